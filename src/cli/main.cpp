@@ -147,7 +147,7 @@ void import_recipe(const snug::recipe::ImportOptions& options) {
   snug::recipe::check_imported(imported);
 }
 
-void plan(const ParsedCommand& parsed) {
+void plan(const ParsedCommand& parsed, const std::vector<std::string>& words) {
   if (parsed.print_config) {
     std::fputs(snug::recipe::print_recipe_yaml(parsed.recipe).c_str(), stdout);
     return;
@@ -155,7 +155,7 @@ void plan(const ParsedCommand& parsed) {
   snug::set_verbose(parsed.recipe.verbose);
   tell_of_import(parsed);
   snug::recipe::check_recipe(parsed.command, parsed.recipe);
-  snug::plan::plan(parsed.recipe, parsed.plan);
+  snug::plan::plan(parsed.recipe, parsed.plan, words);
 }
 
 void download(const snug::recipe::DownloadOptions& options) {
@@ -187,7 +187,7 @@ int run(const ParsedCommand& parsed, const std::vector<std::string>& words) {
     case Command::FinetuneLora:
       return finetune(parsed, words);
     case Command::Plan:
-      plan(parsed);
+      plan(parsed, words);
       break;
     case Command::Import:
       import_recipe(parsed.import_options);
@@ -239,7 +239,6 @@ int run(const ParsedCommand& parsed, const std::vector<std::string>& words) {
   return 0;
 }
 
-// With several processes, only the one whose output the user sees prints the error, once.
 // Shortens a message that repeats very long input: keeps its start and its end.
 std::string shortened(const std::string& text) {
   constexpr size_t kMost = 8000, kEnd = 1000;
@@ -247,8 +246,11 @@ std::string shortened(const std::string& text) {
   return text.substr(0, kMost - kEnd) + "\n[...]\n" + text.substr(text.size() - kEnd);
 }
 
+// With several processes, only the one whose output the user sees prints the error, once. It comes
+// after all output, where both go to the same place.
 int fail(int exit_code, const std::string& whole, bool lost_another_rank = false) {
   const std::string text = shortened(whole);
+  std::fflush(stdout);
   if (!snug::launch::tell_end(exit_code, text, lost_another_rank))
     std::fprintf(stderr, "snug: %s\n", text.c_str());
   return exit_code;

@@ -78,14 +78,6 @@ void read_preprocessor(Model& model, const fs::path& folder) {
     reader->set_pixels(blip2::pixels_from(processors["image_processor"], all.string()));
 }
 
-// A model of this config that prepares pictures as `model` does.
-std::unique_ptr<Model> twin_of(const Model& model, const nlohmann::json& config) {
-  auto twin = make_model(config, "the model's config");
-  if (const auto* reader = dynamic_cast<const blip2::Blip2Model*>(&model))
-    dynamic_cast<blip2::Blip2Model&>(*twin).set_pixels(reader->pixels());
-  return twin;
-}
-
 Checkpoint open_gguf(const fs::path& path) {
   Checkpoint checkpoint{.layout = Layout::Gguf, .path = path};
   auto file = files::GgufFile::open(path);
@@ -209,14 +201,22 @@ Checkpoint open_checkpoint(const fs::path& path) {
 }
 
 std::unique_ptr<Model> model_like(const Model& model) {
-  return twin_of(model, model.hugging_face_config());
+  return model_like(model, model.hugging_face_config());
+}
+
+// It prepares pictures as `model` does.
+std::unique_ptr<Model> model_like(const Model& model, const nlohmann::json& config) {
+  auto twin = make_model(config, "the model's config");
+  if (const auto* reader = dynamic_cast<const blip2::Blip2Model*>(&model))
+    dynamic_cast<blip2::Blip2Model&>(*twin).set_pixels(reader->pixels());
+  return twin;
 }
 
 std::unique_ptr<Model> model_with_own_head(const Model& model) {
   nlohmann::json config = model.hugging_face_config();
   (has_field(config, "text_config") ? config["text_config"] : config)["tie_word_embeddings"] =
       false;
-  return twin_of(model, config);
+  return model_like(model, config);
 }
 
 }  // namespace snug::models

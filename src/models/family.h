@@ -29,6 +29,8 @@ std::unique_ptr<Model> model_from_config(const std::filesystem::path& config_jso
 
 // A second model of the same shape, without weights.
 std::unique_ptr<Model> model_like(const Model& model);
+// The same with another config.json. Throws UserError.
+std::unique_ptr<Model> model_like(const Model& model, const nlohmann::json& config);
 // The same with an untied head.
 std::unique_ptr<Model> model_with_own_head(const Model& model);
 

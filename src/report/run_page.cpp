@@ -235,7 +235,8 @@ std::string plan_html(const PlanPage& page) {
                                                            .moments = page.moments,
                                                            .limit_bytes = page.limit_bytes}) +
                                                legend(page));
-  if (!page.beside.empty()) html.add_section("Compared with LitGPT", element("pre", page.beside));
+  for (const auto& [heading, text] : page.sections)
+    if (!text.empty()) html.add_section(heading, element("pre", text));
   if (!page.fit.above.empty())
     html.add_section("What would fit", element("pre class=\"lines\"", page.fit.above) +
                                            "<div class=\"fit\">" + page.fit.table + "</div>" +

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "report/charts/charts.h"
@@ -34,7 +35,8 @@ struct PlanPage {
   std::vector<PlanMoment> moments;
   int64_t limit_bytes = 0;  // of the device; 0: none
   PlanFit fit;              // empty: none
-  std::string beside;       // the output of --like, as text; empty: none
+  // Headings with the text below them; empty texts are left out.
+  std::vector<std::pair<std::string, std::string>> sections;
 };
 
 std::string plan_html(const PlanPage& page);

@@ -31,6 +31,83 @@ TEST(PlanCommand, PrintsThePlanAndItsCourse) {
     EXPECT_NE(result.output.find(part), std::string::npos) << part;
 }
 
+// Each cell is the plan that its words would give.
+TEST(PlanCommand, SweepsOptions) {
+  const auto sweep = [](const std::string& axes, const std::vector<std::string>& more = {}) {
+    std::vector<std::string> words = plan_words({"--device", "a100-80", "--sweep", axes});
+    words.insert(words.end(), more.begin(), more.end());
+    return run(words);
+  };
+  const std::string axes = "train.max_seq_length=512,2048 train.micro_batch_size=2:8";
+  const Result found = sweep(axes, {"--json"});
+  ASSERT_EQ(found.exit_code, 0) << found.output;
+  const auto json = nlohmann::json::parse(found.output);
+  ASSERT_EQ(json["cells"].size(), 6U);
+  for (const auto& cell : json["cells"]) {
+    const auto values = cell["values"].get<std::vector<std::string>>();
+    const Result alone = run(plan_words({"--device", "a100-80", "--train.max_seq_length", values[0],
+                                         "--train.micro_batch_size", values[1], "--json"}));
+    EXPECT_EQ(cell["fits"].get<bool>(), alone.exit_code == 0) << cell;
+    // Below the plan the program says what does not fit.
+    const std::string text = alone.output.substr(0, alone.output.rfind('}') + 1);
+    const auto plan = nlohmann::json::parse(text);
+    EXPECT_EQ(cell["peak"], plan["memory"]["peak_reserved"]) << cell;
+    EXPECT_EQ(cell["tokens_per_second"], plan["time"]["tokens_per_second"]) << cell;
+  }
+  const Result text = sweep(axes);
+  EXPECT_NE(text.output.find("Largest micro_batch_size that fits, by max_seq_length:  512: 8"),
+            std::string::npos)
+      << text.output;
+  EXPECT_NE(text.output.find("Fastest that fits: "), std::string::npos) << text.output;
+  // Devices, a price, and a value that cannot be planned.
+  const Result devices = sweep("device=h100-80,rtx-4090,l4 quantize=none,bnb.nf4,bnb.nf5",
+                               {"--lora_r", "8", "--full", "false", "--price_per_hour", "2"});
+  EXPECT_EQ(devices.exit_code, 0) << devices.output;
+  EXPECT_NE(devices.output.find("refused [1]"), std::string::npos) << devices.output;
+  EXPECT_NE(devices.output.find("\n[1] "), std::string::npos) << devices.output;
+  EXPECT_NE(devices.output.find("Cheapest that fits: "), std::string::npos) << devices.output;
+  const Result smallest = sweep("device=h100-80,l4,rtx-4090", {"--full", "false"});
+  EXPECT_NE(smallest.output.find("Smallest device that fits: "), std::string::npos)
+      << smallest.output;
+  EXPECT_EQ(sweep("device=l4,t4").exit_code, 3) << "neither has the memory";
+  EXPECT_EQ(sweep("train.micro_batch_size=0,-1").exit_code, 2);
+  EXPECT_EQ(sweep("no_such_key=1,2").exit_code, 2);
+}
+
+// What is found fits as its own plan says, and one more layer does not.
+TEST(PlanCommand, FindsTheLargestModel) {
+  const Result found = run(plan_words({"--device", "rtx-4090", "--largest", "--json"}));
+  ASSERT_EQ(found.exit_code, 0) << found.output;
+  const auto json = nlohmann::json::parse(found.output);
+  const TempFolder folder;
+  const auto plan_of = [&](const nlohmann::json& config) {
+    write_file_atomically(folder.path() / "config.json", config.dump());
+    return run(plan_words({"--device", "rtx-4090", "--json", "--model.config",
+                           (folder.path() / "config.json").string()}));
+  };
+  for (const auto& shape : json["by_width"]) {
+    nlohmann::json config = shape["config"];
+    const Result fits = plan_of(config);
+    EXPECT_EQ(fits.exit_code, 0) << shape;
+    const auto plan = nlohmann::json::parse(fits.output);
+    EXPECT_EQ(plan["memory"]["peak_reserved"], shape["peak"]) << shape;
+    EXPECT_LE(shape["parameters"], json["largest"]["parameters"]) << shape;
+    config["num_hidden_layers"] = shape["layers"].get<int>() + 1;
+    EXPECT_EQ(plan_of(config).exit_code, 3) << shape;
+  }
+  int64_t before = 0;
+  for (const auto& row : json["by_devices"]) {
+    EXPECT_GT(row["largest"]["parameters"].get<int64_t>(), before) << row;
+    before = row["largest"]["parameters"];
+  }
+  EXPECT_EQ(json["by_devices"].size(), 4U);
+  EXPECT_EQ(json["by_devices"][0]["largest"], json["largest"]);
+  const Result text = run(plan_words({"--device", "rtx-4090", "--largest"}));
+  EXPECT_NE(text.output.find("On more devices"), std::string::npos) << text.output;
+  EXPECT_EQ(run(plan_words({"--device", "rtx-4090", "--largest", "--fit"})).exit_code, 2);
+  EXPECT_EQ(run(plan_words({"--memory_budget", "1MiB", "--largest"})).exit_code, 3);
+}
+
 TEST(PlanCommand, SaysWhatTokensCost) {
   const auto words = plan_words({"--device", "a100-80", "--data", "Synthetic"});
   const auto with = [&](const std::vector<std::string>& more) {

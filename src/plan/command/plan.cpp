@@ -24,6 +24,8 @@
 #include "engine/run_length.h"
 #include "engine/strategy.h"
 #include "models/family.h"
+#include "plan/command/plan_largest.h"
+#include "plan/command/plan_sweep.h"
 #include "plan/command/planned.h"
 #include "plan/out_of_memory.h"
 #include "train/launch/layout.h"
@@ -154,6 +156,17 @@ std::string what_is_too_small(const Planned& p) {
   return fmt::format("the {} that is free on the disk", format_bytes(p.device.disk_bytes));
 }
 
+// What has a table of its own says nothing of the rest.
+void check_alone(const char* name, const recipe::Recipe& recipe,
+                 const recipe::PlanOptions& options) {
+  const std::pair<bool, const char*> others[] = {{recipe.fit, "fit"},
+                                                 {options.scaling, "scaling"},
+                                                 {!options.like.empty(), "like"},
+                                                 {options.operations, "operations"}};
+  for (const auto& [is_given, other] : others)
+    if (is_given) throw UserError("--{} and --{} do not go together; leave one out", name, other);
+}
+
 recipe::Price read_price(const std::string& text) {
   if (text.empty()) return {};
   if (const auto price = recipe::parse_price(text)) return *price;
@@ -193,11 +206,7 @@ engine::ParameterCount Planned::count_parameters() const {
   return engine::count_parameters(*twin);
 }
 
-void plan(const recipe::Recipe& recipe, const recipe::PlanOptions& options) {
-  memory::install_allocators();
-  engine::use_threads(recipe.num_threads);
-  check_page_folder(options.html);
-  Planned p{.recipe = recipe};
+void plan_recipe(Planned& p, const recipe::PlanOptions& options) {
   p.price = read_price(options.price_per_hour);
   find_device(p, options.device);
   if (options.operations && p.device.kind != at::kCUDA)
@@ -208,6 +217,21 @@ void plan(const recipe::Recipe& recipe, const recipe::PlanOptions& options) {
   open_model(p);
   open_samples(p);
   plan_ranks(p);
+}
+
+void plan(const recipe::Recipe& recipe, const recipe::PlanOptions& options,
+          const std::vector<std::string>& words) {
+  memory::install_allocators();
+  engine::use_threads(recipe.num_threads);
+  check_page_folder(options.html);
+  if (!options.sweep.empty()) check_alone("sweep", recipe, options);
+  if (options.largest) check_alone("largest", recipe, options);
+  if (options.largest && !(options.sweep.empty() && options.html.empty()))
+    throw UserError("--largest goes neither with --sweep nor with --html; leave one out");
+  if (!options.sweep.empty()) return plan_sweep(options, words);
+  Planned p{.recipe = recipe};
+  plan_recipe(p, options);
+  if (options.largest) return plan_largest(p, options.json);
   if (p.recipe.fit) p.fit = fit(*p.checkpoint.model, p.recipe, p.workload(), p.device);
   if (options.operations)
     p.counted = count_step(*p.checkpoint.model, p.recipe, p.workload(), p.device);

@@ -83,21 +83,6 @@ bool grow_mesh(recipe::Recipe& recipe, int64_t ranks) {
   return true;
 }
 
-// Scales the recipe to `ranks` devices with the same work for each; false if its mesh does not
-// allow that number.
-bool scale(recipe::Recipe& recipe, int64_t ranks) {
-  const int64_t samples =
-      recipe.train.global_batch_size / engine::named_strategy(recipe).mesh.num_data_ranks();
-  const int64_t named = engine::named_ranks_per_node(recipe);
-  const int64_t per_machine = std::min(ranks, named > 1 ? named : kUsualDevicesOfMachine);
-  if (ranks % per_machine != 0) return false;
-  if (!recipe.mesh.empty() && !grow_mesh(recipe, ranks)) return false;
-  recipe.devices = std::to_string(per_machine);
-  recipe.num_nodes = ranks / per_machine;
-  recipe.train.global_batch_size = samples * engine::named_strategy(recipe).mesh.num_data_ranks();
-  return true;
-}
-
 std::vector<std::string> strategies(const recipe::Recipe& recipe, int64_t ranks) {
   if (ranks == 1 || recipe.strategy != recipe::Strategy::Auto || !recipe.mesh.empty())
     return {recipe.strategy};
@@ -111,6 +96,19 @@ int64_t need(const plan::Candidate& candidate, const plan::DeviceProfile& device
 }
 
 }  // namespace
+
+bool scale_to(recipe::Recipe& recipe, int64_t ranks) {
+  const int64_t samples =
+      recipe.train.global_batch_size / engine::named_strategy(recipe).mesh.num_data_ranks();
+  const int64_t named = engine::named_ranks_per_node(recipe);
+  const int64_t per_machine = std::min(ranks, named > 1 ? named : kUsualDevicesOfMachine);
+  if (ranks % per_machine != 0) return false;
+  if (!recipe.mesh.empty() && !grow_mesh(recipe, ranks)) return false;
+  recipe.devices = std::to_string(per_machine);
+  recipe.num_nodes = ranks / per_machine;
+  recipe.train.global_batch_size = samples * engine::named_strategy(recipe).mesh.num_data_ranks();
+  return true;
+}
 
 std::string seconds_text(double seconds) {
   return seconds < 100 ? fmt::format("{:.3g}", seconds) : fmt::format("{:.0f}", seconds);
@@ -203,7 +201,7 @@ Scaling::Scaling(const models::Model& model, const recipe::Recipe& recipe,
     for (const std::string& strategy : strategies(recipe, ranks)) {
       recipe::Recipe scaled = recipe;
       scaled.strategy = strategy;
-      if (!scale(scaled, ranks)) continue;
+      if (!scale_to(scaled, ranks)) continue;
       rows_.push_back({ranks, plan::evaluate_neediest(model, scaled, work, device)});
     }
 }

@@ -23,6 +23,10 @@ std::string devices_line(const recipe::Recipe& recipe);
 std::string links_text(const plan::Candidate& candidate, const plan::DeviceProfile& device);
 nlohmann::json links_json(const plan::Candidate& candidate, const plan::DeviceProfile& device);
 
+// Scales the recipe to `ranks` devices with the same work for each; false if its mesh does not
+// allow that number.
+bool scale_to(recipe::Recipe& recipe, int64_t ranks);
+
 // Plans for 1, 8, 64, 512 and 4096 devices, each device with as many samples as in the recipe.
 class Scaling {
  public:

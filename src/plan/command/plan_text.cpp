@@ -322,8 +322,9 @@ report::PlanPage plan_page(const Planned& p, const std::vector<std::string>& lin
                         .moments = {},
                         .limit_bytes = p.device.usable_bytes(),
                         .fit = {},
-                        .beside = devices_text(p) + (p.counted ? operations_text(*p.counted) : "") +
-                                  (p.like ? p.like->text() : "")};
+                        .sections = {{"Devices", devices_text(p)},
+                                     {"Operations", p.counted ? operations_text(*p.counted) : ""},
+                                     {"Beside another program", p.like ? p.like->text() : ""}}};
   if (p.fit && p.fit->best)
     page.fit = {.above = fit_head(p), .table = fit_table(p).html(), .below = fit_tail(p)};
   else if (p.fit)

@@ -19,6 +19,7 @@
 #include "plan/counted_step.h"
 #include "plan/fit.h"
 #include "recipe/numbers.h"
+#include "recipe/options/commands.h"
 #include "recipe/recipe.h"
 #include "report/run_page.h"
 
@@ -54,6 +55,9 @@ struct Planned {
   int64_t need() const { return bytes_on_device(prediction(), device.kind); }
   engine::ParameterCount count_parameters() const;
 };
+
+// Plans p.recipe: fills all but `fit`, `scaling`, `like` and `counted`.
+void plan_recipe(Planned& p, const recipe::PlanOptions& options);
 
 // The lines above the timeline, which terminal and page share.
 std::vector<std::string> plan_lines(const Planned& planned);

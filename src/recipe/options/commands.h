@@ -54,6 +54,8 @@ struct PlanOptions {
   std::string device = "cpu";  // a profile's name or a YAML file; cpu: this machine
   std::string like;            // litgpt | lightning: another program to compare with; empty: none
   bool scaling = false;        // also plan for more devices
+  bool largest = false;        // search the largest model that fits
+  std::string sweep;           // options that run through values; empty: none
   bool operations = false;     // also count the kernels of a step
   std::string price_per_hour;  // "2.49 USD", of one device; empty: not known
   bool json = false;

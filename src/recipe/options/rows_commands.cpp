@@ -245,6 +245,18 @@ std::vector<Row> plan_rows(PlanOptions& o) {
        .help =
            "also plan for 1, 8, 64, 512 and 4096 devices, with the recipe's samples per device"},
       {.theme = kPlan,
+       .key = "largest",
+       .slot = &o.largest,
+       .help = "search the largest model of this kind that fits: more heads, width and layers in "
+               "the model's proportions; here, and on 1, 2, 4 and 8 devices"},
+      {.theme = kPlan,
+       .key = "sweep",
+       .slot = &o.sweep,
+       .help = "one or two options that run through values, as a table: what fits, and how fast; "
+               "as in \"train.micro_batch_size=1:16 device=l4,rtx-4090,h100-80\" (1:16 is 1, 2, 4, "
+               "8, 16; KEY+KEY=… sets both)",
+       .kind = TextKind::Verbatim},
+      {.theme = kPlan,
        .key = "operations",
        .slot = &o.operations,
        .help = "also count the operations of a step on a GPU (--device): launches, bytes read and "
