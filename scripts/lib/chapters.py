@@ -80,3 +80,8 @@ def kernel():
 def chapters(folder):
     """The chapters of docs/lab in order; README.md, the contents, is one without cells."""
     return [folder / "README.md"] + sorted(pathlib.Path(folder).glob("[0-9][0-9]-*.md"))
+
+
+def pages(folder):
+    """All that become notebooks: the chapters, and docs/lab/gpu, whose cells want a rented GPU and are run by no test."""
+    return chapters(folder) + chapters(folder / "gpu")

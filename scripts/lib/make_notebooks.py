@@ -26,26 +26,28 @@ def main():
 
 
 def write(root, folder, copy=False):
-    """Paths of the notebooks, in order of the chapters."""
+    """Paths of the notebooks: those of the chapters in order, then those of the pages in gpu/."""
     lab = root / "docs" / "lab"
     folder.mkdir(parents=True, exist_ok=True)
     shutil.copy(lab / "charts.py", folder)
     for name in ("recipes", "docs"):
         beside(root / name, folder / name, copy)
     written = []
-    for path in chapters.chapters(lab):
+    for path in chapters.pages(lab):
         notebook, _ = chapters.read_chapter(path)
         for cell in notebook.cells:
             if cell.cell_type == "markdown":
-                cell.source = lead_on(cell.source, lab, root)
-        target = folder / (notebook_name(path.name))
+                cell.source = lead_on(cell.source, path, root)
+        target = folder / notebook_name(path, lab)
         nbformat.write(notebook, target)
         written.append(target)
     return written
 
 
-def notebook_name(page):
-    return "00-contents.ipynb" if page == "README.md" else page.replace(".md", ".ipynb")
+def notebook_name(page, lab):
+    """gpu/01-lease.md is gpu-01-lease.ipynb: all are in one folder, where recipes/ and out/ are."""
+    parts = page.relative_to(lab).with_suffix("").parts
+    return "-".join("00-contents" if part == "README" else part for part in parts) + ".ipynb"
 
 
 def beside(source, target, copy):
@@ -59,16 +61,18 @@ def beside(source, target, copy):
         target.symlink_to(source)
 
 
-def lead_on(source, lab, root):
-    """Links as they are right from the notebooks' folder, beside which `recipes` and `docs` lie."""
+def lead_on(source, page, root):
+    """A page's links as they are right from the notebooks' folder, in which `recipes` and `docs` lie."""
+    lab = root / "docs" / "lab"
+    notebooks = chapters.pages(lab)
 
     def link(match):
         target, anchor = match[1], match[2] or ""
         if "://" in target or not target:
             return match[0]
-        path = pathlib.Path(os.path.normpath(lab / target))
-        if path.parent == lab and path.suffix == ".md":
-            return f"]({notebook_name(path.name)})"
+        path = pathlib.Path(os.path.normpath(page.parent / target))
+        if path in notebooks:
+            return f"]({notebook_name(path, lab)})"
         return f"]({path.relative_to(root)}{anchor})"
 
     return re.sub(r"\]\(([^)#\s]*)(#[^)\s]*)?\)", link, source)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""run_notebooks.py ROOT [NAME...] [--fill]: runs every notebook of ROOT/docs/lab from its first cell to its last, in
-a temporary folder, with the `snug` that is found on the PATH. A cell that fails, that takes longer than
+"""run_notebooks.py ROOT [NAME...] [--fill]: runs the notebook of each chapter of ROOT/docs/lab from its first cell to its
+last, in a temporary folder, with the `snug` that is found on the PATH. A cell that fails, that takes longer than
 --timeout, or that gives something else than its chapter quotes (times and what is marked `varies` aside) is
 an error; all are told, and the exit status is 1. With --fill outputs that are empty in a chapter or differ from
 what came out now, and all pictures, are written into it instead; lines left out (`…`) stay left out.
