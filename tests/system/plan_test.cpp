@@ -52,6 +52,12 @@ TEST(PlanCommand, SaysWhatTokensCost) {
   EXPECT_EQ(json["batch"]["tokens_per_epoch"], 256 * 512);
   EXPECT_NEAR(json["cost"]["million_tokens_price"], 2 * 1.80 / 3600 * 1e6 / rate, 1e-9);
   EXPECT_NEAR(json["cost"]["epoch_seconds"], 256 * 512 / rate, 1e-6);
+  const Result listed = with({"--price_per_hour", "l4=0.80,a100-80=1.80 USD"});
+  EXPECT_NE(listed.output.find(", at 1.80 USD an hour"), std::string::npos) << listed.output;
+  const Result missing = with({"--price_per_hour", "l4=0.80"});
+  EXPECT_EQ(missing.exit_code, 2);
+  EXPECT_NE(missing.output.find("has no price of a100-80; add a100-80=…"), std::string::npos)
+      << missing.output;
   const Result wrong = with({"--price_per_hour", "cheap"});
   EXPECT_EQ(wrong.exit_code, 2);
   EXPECT_NE(wrong.output.find("--price_per_hour cheap: give a number above 0"), std::string::npos)

@@ -25,6 +25,7 @@
 #include "engine/strategy.h"
 #include "models/family.h"
 #include "plan/command/planned.h"
+#include "plan/command/prices.h"
 #include "plan/out_of_memory.h"
 #include "train/launch/layout.h"
 
@@ -154,15 +155,6 @@ std::string what_is_too_small(const Planned& p) {
   return fmt::format("the {} that is free on the disk", format_bytes(p.device.disk_bytes));
 }
 
-recipe::Price read_price(const std::string& text) {
-  if (text.empty()) return {};
-  if (const auto price = recipe::parse_price(text)) return *price;
-  throw UserError(
-      "--price_per_hour {}: give a number above 0, with or without a currency: 2.49, or \"2.49 "
-      "USD\"",
-      text);
-}
-
 void warn_of_assumed_host(const Planned& p) {
   const Candidate& chosen = p.fit && p.fit->best ? *p.fit->best : p.wanted;
   if (const int64_t beyond = beyond_assumed_host(chosen, p.device); beyond > 0)
@@ -198,8 +190,8 @@ void plan(const recipe::Recipe& recipe, const recipe::PlanOptions& options) {
   engine::use_threads(recipe.num_threads);
   check_page_folder(options.html);
   Planned p{.recipe = recipe};
-  p.price = read_price(options.price_per_hour);
   find_device(p, options.device);
+  p.price = read_price(options.price_per_hour, p.device.name);
   if (options.operations && p.device.kind != at::kCUDA)
     throw UserError(
         "--operations counts the kernels of a GPU: say which, as in --device h100-80 or --device "
@@ -208,6 +200,9 @@ void plan(const recipe::Recipe& recipe, const recipe::PlanOptions& options) {
   open_model(p);
   open_samples(p);
   plan_ranks(p);
+  if (!options.price_per_hour.empty() && p.price.per_hour == 0)
+    throw UserError("--price_per_hour {}: has no price of {}; add {}=…", options.price_per_hour,
+                    p.device.name, p.device.name);
   if (p.recipe.fit) p.fit = fit(*p.checkpoint.model, p.recipe, p.workload(), p.device);
   if (options.operations)
     p.counted = count_step(*p.checkpoint.model, p.recipe, p.workload(), p.device);
