@@ -61,12 +61,15 @@ TEST(PlanCommand, SweepsOptions) {
   EXPECT_NE(text.output.find("Fastest that fits: "), std::string::npos) << text.output;
   // Devices, a price, and a value that cannot be planned.
   const Result devices = sweep("device=h100-80,rtx-4090,l4 quantize=none,bnb.nf4,bnb.nf5",
-                               {"--lora_r", "8", "--full", "false", "--price_per_hour", "2"});
+                               {"--lora_r", "8", "--full", "false", "--price_per_hour",
+                                "h100-80=2.49,rtx-4090=0.4,l4=0.8 USD"});
   EXPECT_EQ(devices.exit_code, 0) << devices.output;
   EXPECT_NE(devices.output.find("refused [1]"), std::string::npos) << devices.output;
   EXPECT_NE(devices.output.find("\n[1] "), std::string::npos) << devices.output;
   EXPECT_NE(devices.output.find("Cheapest that fits: "), std::string::npos) << devices.output;
-  const Result smallest = sweep("device=h100-80,l4,rtx-4090", {"--full", "false"});
+  const Result smallest =
+      sweep("device=h100-80,l4,rtx-4090", {"--full", "false", "--price_per_hour", "2"});
+  EXPECT_EQ(smallest.output.find("Cheapest"), std::string::npos) << "one price for all";
   EXPECT_NE(smallest.output.find("Smallest device that fits: "), std::string::npos)
       << smallest.output;
   EXPECT_EQ(sweep("device=l4,t4").exit_code, 3) << "neither has the memory";
@@ -129,6 +132,12 @@ TEST(PlanCommand, SaysWhatTokensCost) {
   EXPECT_EQ(json["batch"]["tokens_per_epoch"], 256 * 512);
   EXPECT_NEAR(json["cost"]["million_tokens_price"], 2 * 1.80 / 3600 * 1e6 / rate, 1e-9);
   EXPECT_NEAR(json["cost"]["epoch_seconds"], 256 * 512 / rate, 1e-6);
+  const Result listed = with({"--price_per_hour", "l4=0.80,a100-80=1.80 USD"});
+  EXPECT_NE(listed.output.find(", at 1.80 USD an hour"), std::string::npos) << listed.output;
+  const Result missing = with({"--price_per_hour", "l4=0.80"});
+  EXPECT_EQ(missing.exit_code, 2);
+  EXPECT_NE(missing.output.find("has no price of a100-80; add a100-80=…"), std::string::npos)
+      << missing.output;
   const Result wrong = with({"--price_per_hour", "cheap"});
   EXPECT_EQ(wrong.exit_code, 2);
   EXPECT_NE(wrong.output.find("--price_per_hour cheap: give a number above 0"), std::string::npos)

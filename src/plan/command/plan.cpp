@@ -27,6 +27,7 @@
 #include "plan/command/plan_largest.h"
 #include "plan/command/plan_sweep.h"
 #include "plan/command/planned.h"
+#include "plan/command/prices.h"
 #include "plan/out_of_memory.h"
 #include "train/launch/layout.h"
 
@@ -167,15 +168,6 @@ void check_alone(const char* name, const recipe::Recipe& recipe,
     if (is_given) throw UserError("--{} and --{} do not go together; leave one out", name, other);
 }
 
-recipe::Price read_price(const std::string& text) {
-  if (text.empty()) return {};
-  if (const auto price = recipe::parse_price(text)) return *price;
-  throw UserError(
-      "--price_per_hour {}: give a number above 0, with or without a currency: 2.49, or \"2.49 "
-      "USD\"",
-      text);
-}
-
 void warn_of_assumed_host(const Planned& p) {
   const Candidate& chosen = p.fit && p.fit->best ? *p.fit->best : p.wanted;
   if (const int64_t beyond = beyond_assumed_host(chosen, p.device); beyond > 0)
@@ -207,8 +199,8 @@ engine::ParameterCount Planned::count_parameters() const {
 }
 
 void plan_recipe(Planned& p, const recipe::PlanOptions& options) {
-  p.price = read_price(options.price_per_hour);
   find_device(p, options.device);
+  p.price = read_price(options.price_per_hour, p.device.name);
   if (options.operations && p.device.kind != at::kCUDA)
     throw UserError(
         "--operations counts the kernels of a GPU: say which, as in --device h100-80 or --device "
@@ -232,6 +224,9 @@ void plan(const recipe::Recipe& recipe, const recipe::PlanOptions& options,
   Planned p{.recipe = recipe};
   plan_recipe(p, options);
   if (options.largest) return plan_largest(p, options.json);
+  if (!options.price_per_hour.empty() && p.price.per_hour == 0)
+    throw UserError("--price_per_hour {}: has no price of {}; add {}=…", options.price_per_hour,
+                    p.device.name, p.device.name);
   if (p.recipe.fit) p.fit = fit(*p.checkpoint.model, p.recipe, p.workload(), p.device);
   if (options.operations)
     p.counted = count_step(*p.checkpoint.model, p.recipe, p.workload(), p.device);

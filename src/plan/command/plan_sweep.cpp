@@ -18,6 +18,7 @@
 #include "base/text.h"
 #include "engine/strategy.h"
 #include "plan/command/planned.h"
+#include "plan/command/prices.h"
 #include "recipe/check.h"
 #include "recipe/parse.h"
 #include "report/charts/charts.h"
@@ -109,7 +110,8 @@ Cell cell_of(const std::vector<std::string>& words, const std::vector<SweepAxis>
 
 struct Sweep {
   std::vector<SweepAxis> axes;
-  std::vector<Cell> cells;  // the last axis runs fastest
+  std::vector<Cell> cells = {};    // the last axis runs fastest
+  bool prices_can_differ = false;  // each kind of device has its own
 
   size_t columns() const { return axes.size() > 1 ? axes[1].values.size() : 1; }
   const Cell& at(size_t row, size_t column) const { return cells[row * columns() + column]; }
@@ -148,7 +150,9 @@ report::Table table_of_one(const Sweep& sweep, std::vector<std::string>& notes) 
         c.fits ? format_bytes(c.device_bytes - c.bytes) : "does not fit",
         fmt::format("{:.3g}", c.step_seconds),
         with_commas(static_cast<long long>(c.tokens_per_second))};
-    if (priced) row.push_back(recipe::money_text(c.million_tokens_price, c.currency));
+    if (priced)
+      row.push_back(
+          c.million_tokens_price > 0 ? recipe::money_text(c.million_tokens_price, c.currency) : "");
     table.add_row(row);
   }
   return table;
@@ -232,7 +236,13 @@ std::string best_text(const Sweep& sweep) {
         return fmt::format("about {} tokens/s",
                            with_commas(static_cast<long long>(c.tokens_per_second)));
       });
-  if (std::ranges::any_of(sweep.cells, [](const Cell& c) { return c.million_tokens_price > 0; }))
+  // One price for different devices says nothing about which is cheapest.
+  const bool is_one_device = std::ranges::all_of(sweep.cells, [&](const Cell& c) {
+    return !c.refused.empty() || c.device == sweep.cells.front().device;
+  });
+  const bool is_priced = std::ranges::all_of(
+      sweep.cells, [](const Cell& c) { return !c.fits || c.million_tokens_price > 0; });
+  if (is_priced && (is_one_device || sweep.prices_can_differ))
     text += first_of([](const Cell& a,
                         const Cell& b) { return a.million_tokens_price < b.million_tokens_price; },
                      "Cheapest that fits",
@@ -385,7 +395,8 @@ std::vector<SweepAxis> read_sweep(const std::string& text) {
 }
 
 void plan_sweep(const recipe::PlanOptions& options, const std::vector<std::string>& words) {
-  Sweep sweep{.axes = read_sweep(options.sweep), .cells = {}};
+  Sweep sweep{.axes = read_sweep(options.sweep),
+              .prices_can_differ = is_price_list(options.price_per_hour)};
   for (const std::string& first : sweep.axes[0].values)
     if (sweep.axes.size() == 1)
       sweep.cells.push_back(cell_of(words, sweep.axes, {first}));

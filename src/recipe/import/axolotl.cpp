@@ -7,19 +7,29 @@
 
 #include "recipe/import/programs.h"
 #include "recipe/import/shared.h"
+#include "recipe/options/names.h"
 
 namespace snug::recipe {
 namespace {
 
 using Way = KeyRow::Way;
 
+constexpr std::string_view kAfterTraining =
+    "snug evaluate, generate and chat do this after training";
+
 void take_plugins(Draft& draft, const Found& found) {
-  for (const YamlNode& item : found.node.items)
-    if (item.text.find("LigerPlugin") == std::string::npos &&
-        item.text.find("CutCrossEntropyPlugin") == std::string::npos)
-      return draft.refuse("plugins", "",
-                          fmt::format("{} is not part of snug; leave it out", item.text));
-  draft.idle("plugins", std::string(kOwnKernels));
+  static constexpr std::string_view kKernels = "LigerPlugin CutCrossEntropyPlugin KernelsPlugin";
+  for (const YamlNode& item : found.node.items) {
+    const std::string_view name = last_word(item.text);
+    if (std::ranges::count(words_of(kKernels), name) > 0)
+      draft.idle(found.key, fmt::format("{}: {}", name, kOwnKernels));
+    else if (name == "SwanLabPlugin")
+      draft.idle(found.key, fmt::format("{}: {}", name, kNoOnlineLogger));
+    else if (name == "LMEvalPlugin")
+      draft.idle(found.key, fmt::format("{}: {}", name, kAfterTraining));
+    else
+      draft.refuse(found.key, "", fmt::format("{} is not part of snug; leave it out", item.text));
+  }
 }
 
 constexpr std::string_view kOnlyDatasets = "snug trains on one file of rows: give it in datasets";
@@ -79,11 +89,15 @@ constexpr KeyRow kAxolotlRows[] = {
      "peft_layer_replication peft_trainable_token_indices relora relora_prune_ratio "
      "relora_prune_method relora_cpu_offload jagged_restart_steps jagged_restart_warmup_steps "
      "jagged_restart_anneal_steps use_mora mora_type mora",
-     Way::Off, "lora_target_modules", "adapters here are new, of one rank, on linear layers"},
+     Way::Off, "lora_target_modules", kPlainAdapters},
     {"gptq model_quantization_config model_quantization_config_kwargs use_onebitllms qat "
-     "quantization fp8 fp8_config fp8_enable_fsdp_float8_all_gather quantize_moe_experts "
-     "llmcompressor",
+     "quantization fp8 fp8_config fp8_enable_fsdp_float8_all_gather "
+     "llmcompressor nonexpert_quantization dsv4_fp8_nonexpert_mode dsv4_fp8_lora_kernel "
+     "dsv4_shared_mlp_lora_kernel dsv4_bf16_all dsv4_fp4_grouped_mode gemma4_fp8_nonexpert "
+     "gemma4_nf4_nonexpert nvfp4_merge_aware nvfp4_merge_aware_start_step",
      Way::Off, "quantize", "snug quantizes with --quantize bnb.nf4, bnb.fp4 or bnb.int8"},
+
+    {"quantize_moe_experts", Way::Idle, {}, "experts are quantized as all linear layers are"},
 
     // Batches and length
     {"micro_batch_size", Way::Same, "train.micro_batch_size", {}, "1"},
@@ -212,8 +226,12 @@ constexpr KeyRow kAxolotlRows[] = {
      {},
      "snug writes safetensors, and whole checkpoints in its own format"},
     {"load_best_model_at_end metric_for_best_model greater_is_better", Way::Idle, {}, kLastWeights},
-    {"early_stopping_patience loss_watchdog_threshold loss_watchdog_patience", Way::Off,
-     "train.max_steps", "snug trains to the end; give max_steps"},
+    {"early_stopping_patience", Way::Off, "train.max_steps",
+     "snug trains to the end; give max_steps"},
+    {"loss_watchdog_threshold loss_watchdog_patience",
+     Way::Idle,
+     {},
+     "snug stops where the loss or the gradients are no numbers, not at a high loss"},
     {"use_tensorboard", Way::Words, "logger_name", "true=tensorboard false=csv"},
     {"use_wandb wandb_name wandb_run_id wandb_mode wandb_project wandb_entity wandb_watch "
      "wandb_log_model use_mlflow mlflow_tracking_uri mlflow_experiment_name mlflow_run_name "
@@ -221,7 +239,9 @@ constexpr KeyRow kAxolotlRows[] = {
      "comet_experiment_key comet_mode comet_online comet_experiment_config use_trackio "
      "trackio_project_name trackio_run_name trackio_space_id use_otel_metrics otel_metrics_host "
      "otel_metrics_port use_swanlab swanlab_project swanlab_experiment_name swanlab_workspace "
-     "swanlab_mode swanlab_api_key",
+     "swanlab_mode swanlab_api_key swanlab_description swanlab_log_model swanlab_web_host "
+     "swanlab_api_host swanlab_lark_webhook_url swanlab_lark_secret swanlab_log_completions "
+     "swanlab_completion_log_interval swanlab_completion_max_buffer",
      Way::Idle,
      {},
      kNoOnlineLogger},
@@ -238,7 +258,7 @@ constexpr KeyRow kAxolotlRows[] = {
      "gradio_server_name gradio_server_port gradio_max_new_tokens gradio_temperature",
      Way::Idle,
      {},
-     "snug evaluate, generate and chat do this after training"},
+     kAfterTraining},
 
     // Kernels
     {"plugins", Way::By, {}, {}, {}, take_plugins},
@@ -252,13 +272,13 @@ constexpr KeyRow kAxolotlRows[] = {
      "use_kernels torch_compile torch_compile_backend torch_compile_mode torch_compile_options "
      "llama4_linearized_experts liger_rope liger_rms_norm liger_rms_norm_gated liger_layer_norm "
      "liger_swiglu liger_glu_activation liger_cross_entropy liger_fused_linear_cross_entropy "
-     "liger_kernel_impl cut_cross_entropy",
+     "liger_kernel_impl cut_cross_entropy expert_backend moe_grouped_backend moe_bnb_fast "
+     "moe_dequant_chunk_size use_scattermoe use_sonicmoe use_dsv4_kernels use_glm_dsa_kernels",
      Way::Idle,
      {},
      kOwnKernels},
     {"scaling_softmax neftune_noise_alpha noisy_embedding_alpha use_eaft "
-     "liger_use_token_scaling dense_mixer diffusion spectrum_top_fraction use_scattermoe "
-     "use_sonicmoe",
+     "liger_use_token_scaling dense_mixer diffusion spectrum_top_fraction",
      Way::Off,
      {},
      kNoSuchTechnique},

@@ -64,8 +64,10 @@ bool is_on(const YamlNode& node) {
       return !is_off_word(node.text);
     case YamlNode::Kind::List:
       return !node.items.empty();
-    case YamlNode::Kind::Map:
-      return !node.entries.empty();
+    case YamlNode::Kind::Map: {
+      const YamlNode* enabled = find_in(node, "enabled");
+      return enabled != nullptr ? is_on(*enabled) : !node.entries.empty();
+    }
   }
   return false;
 }
@@ -74,6 +76,16 @@ const YamlNode* find_in(const YamlNode& map, std::string_view key) {
   for (const auto& [word, child] : map.entries)
     if (word == key) return &child;
   return nullptr;
+}
+
+const YamlNode* find_at(const YamlNode& tree, std::string_view path) {
+  const YamlNode* node = &tree;
+  while (node != nullptr && !path.empty()) {
+    const size_t dot = std::min(path.find('.'), path.size());
+    node = find_in(*node, path.substr(0, dot));
+    path.remove_prefix(std::min(dot + 1, path.size()));
+  }
+  return node;
 }
 
 std::string text_in(const YamlNode& map, std::string_view key) {
@@ -127,8 +139,14 @@ void Draft::collect(const YamlNode& node, const std::string& key) {
       collect(child, key.empty() ? word : plain_key(key + "." + word));
     return;
   }
-  found_.push_back({key, node});
+  const auto earlier = std::ranges::find(found_, key, &Found::key);
+  if (earlier != found_.end() && earlier->node.text != node.text)
+    refuse(key, "",
+           fmt::format("is {} here and {} in line {}; leave one of them out", earlier->node.text,
+                       node.text, node.line));
+  if (earlier == found_.end()) found_.push_back({key, node});
   if (row != nullptr || (leads_on && !is_on(node))) return;
+  if (find(key) == nullptr) return idle(key, "has no value");
   const std::string near = nearest_name(key, known);
   refuse(key, "",
          near.empty()

@@ -44,9 +44,10 @@ struct KeyRow {
 };
 
 struct Program {
-  std::string_view name;                        // as its makers write it
-  std::vector<std::string_view> signs;          // a recipe with one of these keys is this program's
-  std::vector<std::span<const KeyRow>> tables;  // the first that has a key counts
+  std::string_view name;  // as its makers write it
+  std::vector<std::string_view>
+      signs;  // a recipe with one of these (dotted) keys is this program's
+  std::vector<std::span<const KeyRow>> tables;                // the first that has a key counts
   void (*prepare)(YamlNode& tree, const Program&) = nullptr;  // before its keys are looked up
   void (*finish)(Draft&) = nullptr;
 
@@ -99,6 +100,8 @@ bool is_on(const YamlNode& node);
 // The scalar below `key` of a mapping; empty: there is none.
 std::string text_in(const YamlNode& map, std::string_view key);
 const YamlNode* find_in(const YamlNode& map, std::string_view key);
+// The same for a dotted key.
+const YamlNode* find_at(const YamlNode& tree, std::string_view path);
 // The pair of `theirs` in "theirs=ours theirs=ours"; empty: none.
 std::string_view word_for(std::string_view pairs, std::string_view theirs);
 // The words of a text with spaces between them.

@@ -16,7 +16,7 @@ namespace snug::recipe {
 namespace {
 
 bool has_sign(const YamlNode& tree, std::string_view sign) {
-  if (find_in(tree, sign) != nullptr) return true;
+  if (find_at(tree, sign) != nullptr) return true;
   // "_component_" stands one level down.
   return std::ranges::any_of(tree.entries, [&](const auto& entry) {
     return sign.starts_with('_') && find_in(entry.second, sign) != nullptr;

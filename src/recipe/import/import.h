@@ -1,5 +1,5 @@
-// Recipes of other programs (axolotl, LLaMA-Factory, TRL and transformers, torchtune) as settings
-// of snug. Which program a recipe belongs to is recognised from its keys.
+// Recipes of other programs (axolotl, LLaMA-Factory, TRL and transformers, torchtune, Unsloth) as
+// settings of snug. Which program a recipe belongs to is recognised from its keys.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

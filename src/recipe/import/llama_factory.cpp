@@ -58,7 +58,7 @@ constexpr KeyRow kLlamaFactoryRows[] = {
     {"double_quantization", Way::Read, "quantize", {}, "true"},
     {"quantization_method", Way::Read, "quantize", {}, "bnb"},
     {"adapter_name_or_path additional_target create_new_adapter module_dropout", Way::Off,
-     "lora_target_modules", "adapters here are new, of one rank, on linear layers"},
+     "lora_target_modules", kPlainAdapters},
     {"oft_rank oft_block_size oft_target freeze_trainable_layers freeze_trainable_modules "
      "freeze_extra_modules",
      Way::Idle,

@@ -11,5 +11,9 @@ Program llama_factory();
 Program trl();
 Program transformers();  // without TRL
 Program torchtune();
+// Not among programs(): its file is named by a recipe of another.
+const Program& deepspeed();
+Program unsloth();        // its calls in a notebook
+Program unsloth_train();  // its command
 
 }  // namespace snug::recipe

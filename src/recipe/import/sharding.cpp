@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "base/files.h"
+#include "recipe/import/programs.h"
 #include "recipe/import/shared.h"
 #include "recipe/options/names.h"
 
@@ -22,18 +23,31 @@ void take_stage(Draft& draft, const Found& found) {
 }
 
 void take_optimizer_offload(Draft& draft, const Found& found) {
-  const std::string device = text_in(found.node, "device");
-  const std::string folder = text_in(found.node, "nvme_path");
+  const std::string& device = found.node.text;
   if (device == "cpu")
     draft.set("optimizer_offload", "cpu", found.key);
   else if (device == "nvme")
-    draft.set("optimizer_offload", "disk:" + folder, found.key);
+    draft.set("optimizer_offload",
+              "disk:" + draft.text("zero_optimization.offload_optimizer.nvme_path"), found.key);
   else
     draft.idle(found.key, std::string(kOff));
 }
 
+void take_offload_ratio(Draft& draft, const Found& found) {
+  if (draft.number(found.key) == 1) return draft.idle(found.key, "all of it, as here");
+  draft.differs(found.key, "the whole optimizer state is kept in host memory, not a share of it");
+}
+
+// Beyond 1: weights are gathered within a host from a second copy.
+void take_part_of_mesh(Draft& draft, const Found& found) {
+  if (draft.number(found.key).value_or(1) <= 1)
+    draft.idle(found.key, std::string(kOff));
+  else
+    draft.refuse(found.key, "strategy", "give --strategy hybrid, which shards within a host");
+}
+
 void take_parameter_offload(Draft& draft, const Found& found) {
-  const std::string device = text_in(found.node, "device");
+  const std::string& device = found.node.text;
   if (device.empty() || device == "none") return draft.idle(found.key, std::string(kOff));
   draft.set("weight_streaming", "true", found.key);
   if (device == "nvme") draft.differs(found.key, "weights wait in host memory, not on the disk");
@@ -43,50 +57,94 @@ using Way = KeyRow::Way;
 
 constexpr KeyRow kDeepSpeedRows[] = {
     {"zero_optimization.stage", Way::By, "strategy", {}, {}, take_stage},
-    {"zero_optimization.offload_optimizer",
+    {"zero_optimization.offload_optimizer.device",
      Way::By,
      "optimizer_offload",
      {},
      {},
      take_optimizer_offload},
-    {"zero_optimization.offload_param",
+    {"zero_optimization.offload_optimizer.nvme_path", Way::Read, "optimizer_offload"},
+    {"zero_optimization.offload_optimizer.ratio",
+     Way::By,
+     "optimizer_offload",
+     {},
+     {},
+     take_offload_ratio},
+    {"zero_optimization.offload_param.device",
      Way::By,
      "weight_streaming",
      {},
      {},
      take_parameter_offload},
     {"zero_optimization.cpu_offload", Way::Words, "optimizer_offload", "true=cpu false=none"},
+    {"zero_optimization.cpu_offload_param", Way::Same, "weight_streaming"},
+    {"zero_optimization.offload_optimizer.buffer_count "
+     "zero_optimization.offload_optimizer.pin_memory "
+     "zero_optimization.offload_optimizer.pipeline_read "
+     "zero_optimization.offload_optimizer.pipeline_write "
+     "zero_optimization.offload_optimizer.fast_init "
+     "zero_optimization.offload_optimizer.super_offload "
+     "zero_optimization.offload_optimizer.cpuadam_cores_perc "
+     "zero_optimization.offload_param.nvme_path zero_optimization.offload_param.buffer_count "
+     "zero_optimization.offload_param.buffer_size zero_optimization.offload_param.max_in_cpu "
+     "zero_optimization.offload_param.pin_memory zero_optimization.cpu_offload_use_pin_memory",
+     Way::Idle,
+     {},
+     "snug copies through pinned buffers whose sizes follow from the blocks of the model"},
     {"zero_optimization.overlap_comm zero_optimization.contiguous_gradients "
      "zero_optimization.reduce_bucket_size zero_optimization.allgather_bucket_size "
      "zero_optimization.allgather_partitions zero_optimization.reduce_scatter "
+     "zero_optimization.use_multi_rank_bucket_allreduce zero_optimization.parameter_alignment "
      "zero_optimization.round_robin_gradients zero_optimization.sub_group_size "
-     "zero_optimization.stage3_prefetch_bucket_size "
+     "zero_optimization.stage3_prefetch_bucket_size zero_optimization.prefetch_bucket_size "
      "zero_optimization.stage3_param_persistence_threshold "
-     "zero_optimization.stage3_max_live_parameters zero_optimization.stage3_max_reuse_distance "
+     "zero_optimization.param_persistence_threshold "
+     "zero_optimization.stage3_model_persistence_threshold "
+     "zero_optimization.model_persistence_threshold "
+     "zero_optimization.stage3_max_live_parameters zero_optimization.max_live_parameters "
+     "zero_optimization.stage3_max_reuse_distance zero_optimization.max_reuse_distance "
+     "zero_optimization.stage3_module_granularity_threshold "
+     "zero_optimization.module_granularity_threshold "
+     "zero_optimization.stage3_use_all_reduce_for_fetch_params "
+     "zero_optimization.use_all_reduce_for_fetch_params "
+     "zero_optimization.stage3_allgather_sequential zero_optimization.allgather_sequential "
      "zero_optimization.stage3_gather_16bit_weights_on_model_save "
+     "zero_optimization.gather_16bit_weights_on_model_save "
      "zero_optimization.stage3_gather_fp16_weights_on_model_save "
      "zero_optimization.memory_efficient_linear zero_optimization.ignore_unused_parameters "
      "zero_optimization.elastic_checkpoint zero_optimization.load_from_fp32_weights "
+     "zero_optimization.pipeline_loading_checkpoint zero_optimization.override_module_apply "
+     "zero_optimization.legacy_stage1 zero_optimization.leaf_module "
+     "zero_optimization.compute_grad_norm zero_optimization.enable_sanity_checks "
+     "zero_optimization.save_muon_momentum_buffer_in_memory "
      "zero_optimization.log_trace_cache_warnings",
      Way::Idle,
      {},
      kBuckets},
     {"zero_optimization.zero_quantized_weights zero_optimization.zero_quantized_gradients "
-     "zero_optimization.zero_hpz_partition_size "
-     "zero_optimization.zero_quantized_nontrainable_weights "
-     "zero_optimization.mics_shard_size autotuning sparse_attention "
-     "compression_training curriculum_learning data_efficiency progressive_layer_drop",
+     "zero_optimization.zero_quantized_nontrainable_weights zero_optimization.zeropp_loco_param "
+     "zero_optimization.zenflow hybrid_engine expert_parallel pipeline autotuning "
+     "sparse_attention sparse_gradients compression_training quantize_training "
+     "weight_quantization eigenvalue elasticity curriculum_learning data_efficiency "
+     "progressive_layer_drop",
      Way::Off, "strategy", kNoSuchTechnique},
+    {"zero_optimization.zero_hpz_partition_size", Way::By, "strategy", {}, {}, take_part_of_mesh},
+    {"tensor_parallel", Way::Off, "mesh", "give --mesh tp=2 for two GPUs to a layer"},
+    {"zero_optimization.mics_shard_size zero_optimization.mics_hierarchical_params_gather",
+     Way::Off, "strategy", "give --strategy hybrid, which shards within a host"},
     {"train_batch_size train_micro_batch_size_per_gpu gradient_accumulation_steps optimizer "
-     "scheduler gradient_clipping fp16 bf16 amp",
+     "scheduler gradient_clipping fp16 bf16 bfloat16 amp torch_autocast",
      Way::Idle,
      {},
      kFromRecipe},
     {"zero_allow_untested_optimizer zero_force_ds_cpu_optimizer zero_force_ds_cpu_initialization "
-     "prescale_gradients gradient_predivide_factor communication_data_type "
-     "seq_parallel_communication_data_type activation_checkpointing aio flops_profiler "
-     "steps_per_print wall_clock_breakdown dump_state tensorboard csv_monitor wandb comet "
-     "comms_logger checkpoint compile monitor_config data_types torch_autocast tensor_parallel",
+     "prescale_gradients gradient_predivide_factor gradient_allreduce_op communication_data_type "
+     "seq_parallel_communication_data_type disable_allgather managed_gradient_accumulation "
+     "use_data_before_expert_parallelism activation_checkpointing aio flops_profiler "
+     "steps_per_print wall_clock_breakdown memory_breakdown timers log_level dump_state "
+     "tensorboard csv_monitor wandb comet comms_logger checkpoint datastates_ckpt nebula compile "
+     "graph_harvesting monitor_config data_types "
+     "dataloader_drop_last disable_python_gc vocabulary_size",
      Way::Idle,
      {},
      "DeepSpeed's own; snug's collectives, copies and log have no such setting"},
@@ -109,12 +167,6 @@ constexpr KeyRow kFsdpRows[] = {
      {},
      "snug gathers block by block, and writes one whole model"},
 };
-
-const Program& deepspeed() {
-  static const Program kProgram = {
-      .name = "DeepSpeed", .signs = {}, .tables = {kDeepSpeedRows}, .finish = [](Draft&) {}};
-  return kProgram;
-}
 
 // "deepspeed_configs/zero3_bf16_cpuoffload_all.json", "ds_z2_offload_config.json".
 void take_file_name(Draft& draft, const std::string& path) {
@@ -189,6 +241,12 @@ bool take_fsdp(Draft& draft) {
 }
 
 }  // namespace
+
+const Program& deepspeed() {
+  static const Program kProgram = {
+      .name = "DeepSpeed", .signs = {}, .tables = {kDeepSpeedRows}, .finish = [](Draft&) {}};
+  return kProgram;
+}
 
 std::span<const KeyRow> fsdp_rows() { return kFsdpRows; }
 

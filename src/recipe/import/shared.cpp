@@ -119,7 +119,9 @@ void take_length(Draft& draft, std::string_view epochs) {
 void take_warmup(Draft& draft) {
   const double steps = draft.number("warmup_steps").value_or(0);
   const double ratio = draft.number("warmup_ratio").value_or(0);
-  const bool by_ratio = steps == 0 && ratio > 0;
+  // Steps of 0 are no warm-up, unless a ratio stands beside them.
+  const bool has_ratio = draft.find("warmup_ratio") != nullptr || !draft.find("warmup_steps");
+  const bool by_ratio = steps == 0 && ratio > 0 && has_ratio;
   if (by_ratio || (steps > 0 && steps < 1))
     draft.set("train.lr_warmup_fraction", float_text(by_ratio ? ratio : steps),
               by_ratio ? "warmup_ratio" : "warmup_steps");
@@ -181,14 +183,14 @@ void take_mesh(Draft& draft,
 void take_optimizer(Draft& draft, std::string_view key) {
   const std::string ours = take_optimizer_name(draft, draft.text(key), key);
   const auto set = [&](std::string_view argument, std::string_view theirs) {
-    if (optimizer_takes(ours, argument))
+    if (optimizer_takes(ours, argument) && !draft.text(theirs).empty())
       draft.set(fmt::format("optimizer.{}", argument), draft.text(theirs), theirs);
     else if (draft.find(theirs) != nullptr)
       draft.idle(theirs, fmt::format("{} has no such argument", ours));
   };
   set("weight_decay", "weight_decay");
   set("eps", "adam_epsilon");
-  if (optimizer_takes(ours, "betas"))
+  if (optimizer_takes(ours, "betas") && !draft.text("adam_beta1").empty())
     draft.set("optimizer.betas",
               Value{.kind = Value::Kind::List,
                     .items = {draft.text("adam_beta1"), draft.text("adam_beta2")}},

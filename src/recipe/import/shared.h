@@ -34,6 +34,8 @@ inline constexpr std::string_view kNoGeneration = "only for generation";
 inline constexpr std::string_view kOnlySupervised =
     "snug trains on supervised samples only; leave it out";
 inline constexpr std::string_view kNoSuchTechnique = "snug does not have this; leave it out";
+inline constexpr std::string_view kPlainAdapters =
+    "adapters here are new, of one rank, on linear layers";
 inline constexpr std::string_view kOtherRows =
     "snug reads rows by their usual columns; rename them";
 
@@ -65,6 +67,9 @@ void take_saving(Draft& draft);
 void take_mesh(Draft& draft,
                const std::vector<std::pair<std::string_view, std::string_view>>& axes);
 
+// The data and the loss of TRL's SFTConfig; `mask` is a further key that leaves prompts out.
+void take_sft_arguments(Draft& draft, std::string_view mask = {});
+
 // How their program holds weights while it trains with 16-bit products.
 struct Weights {
   bool in_16_bits = false;
@@ -93,6 +98,8 @@ std::string existing_file(const Draft& draft, const std::string& path);
 
 // Keys of FSDP in recipes of transformers and axolotl.
 std::span<const KeyRow> fsdp_rows();
+// Keys of TRL's SFTConfig and of the arguments of its script.
+std::span<const KeyRow> sft_rows();
 // Keys of transformers' TrainingArguments.
 std::span<const KeyRow> transformers_rows();
 

@@ -18,16 +18,6 @@ using Way = KeyRow::Way;
 
 // --- ${output_dir}/logs ---
 
-const YamlNode* at_path(const YamlNode& tree, std::string_view path) {
-  const YamlNode* node = &tree;
-  while (node != nullptr && !path.empty()) {
-    const size_t dot = std::min(path.find('.'), path.size());
-    node = find_in(*node, path.substr(0, dot));
-    path.remove_prefix(std::min(dot + 1, path.size()));
-  }
-  return node;
-}
-
 // Replaces each ${key} by the scalar at that key; `used` collects the keys. References may name
 // values with references in them; `depth` ends circles.
 std::string resolved(std::string text, const YamlNode& tree, std::set<std::string>& used,
@@ -36,7 +26,7 @@ std::string resolved(std::string text, const YamlNode& tree, std::set<std::strin
     const size_t end = text.find('}', at);
     if (end == std::string::npos) break;
     const std::string path = text.substr(at + 2, end - at - 2);
-    const YamlNode* node = at_path(tree, path);
+    const YamlNode* node = find_at(tree, path);
     if (node == nullptr || node->kind != YamlNode::Kind::Scalar || depth > 8) {
       at = end;
       continue;
@@ -83,6 +73,15 @@ void take_checkpointer(Draft& draft, const Found& found) {
 }
 
 constexpr std::string_view kLossIsCrossEntropy = "snug's loss is the cross-entropy, in chunks";
+
+void take_loss(Draft& draft, const Found& found) {
+  static constexpr std::string_view kCrossEntropies =
+      "CEWithChunkedOutputLoss LinearCrossEntropyLoss CrossEntropyLoss";
+  if (std::ranges::count(words_of(kCrossEntropies), last_word(found.node.text)) > 0)
+    draft.idle(found.key, std::string(kLossIsCrossEntropy));
+  else
+    draft.refuse(found.key, "", fmt::format("{}: {}", last_word(found.node.text), kOnlySupervised));
+}
 
 constexpr KeyRow kTorchtuneRows[] = {
     {"output_dir", Way::Same, "out_dir"},
@@ -143,10 +142,8 @@ constexpr KeyRow kTorchtuneRows[] = {
     {"lr_scheduler._component_", Way::Read, "train.lr_schedule"},
     {"lr_scheduler.num_warmup_steps", Way::Same, "train.lr_warmup_steps", {}, "0"},
     {"lr_scheduler.num_cycles", Way::Words, "train.lr_schedule", "0.5=cosine"},
-    {"loss loss._component_ loss.num_output_chunks loss.ignore_index",
-     Way::Idle,
-     {},
-     kLossIsCrossEntropy},
+    {"loss._component_", Way::By, {}, {}, {}, take_loss},
+    {"loss loss.num_output_chunks loss.ignore_index", Way::Idle, {}, kLossIsCrossEntropy},
 
     {"dtype", Way::Words, "precision", "bf16=bf16-true fp32=32-true"},
     {"device", Way::Words, "accelerator", "cuda=auto cpu=cpu"},
@@ -171,6 +168,19 @@ constexpr KeyRow kTorchtuneRows[] = {
      {},
      kOwnLog},
     {"profiler", Way::Idle, {}, "give --profile true"},
+
+    // Recipes of other kinds
+    {"model.image_size model.decoder_trainable model.encoder_trainable model.fusion_trainable "
+     "tokenizer.image_size",
+     Way::Off,
+     {},
+     "pictures have a guide of their own: docs/guide/captioning.md"},
+    {"dataset.subset", Way::Off, "data", "a file has no subsets; give its rows with --data FILE"},
+    {"quantizer", Way::Off, "quantize", "snug trains on quantized weights, not towards them"},
+    {"teacher_model teacher_checkpointer kd_loss kd_ratio loss.beta loss.label_smoothing",
+     Way::Off,
+     {},
+     kOnlySupervised},
 };
 
 // --- what several keys say ---
@@ -178,6 +188,34 @@ constexpr KeyRow kTorchtuneRows[] = {
 std::string_view component(const Draft& draft, std::string_view key, std::string& store) {
   store = draft.text(key);
   return last_word(store);
+}
+
+// Files of Phi have q, k and v in one matrix, and the gate in another with the up projection.
+constexpr std::string_view kFused =
+    "q_proj=qkv_proj k_proj=qkv_proj v_proj=qkv_proj gate_proj=gate_up_proj up_proj=gate_up_proj";
+
+void take_torchtune_targets(Draft& draft) {
+  std::vector<std::string> names;
+  if (const Found* attention = draft.find("model.lora_attn_modules"))
+    for (const YamlNode& item : attention->node.items)
+      names.push_back(item.text == "output_proj" ? "o_proj" : item.text);
+  if (draft.on("model.apply_lora_to_mlp"))
+    names.insert(names.end(), {"gate_proj", "up_proj", "down_proj"});
+  if (draft.on("model.apply_lora_to_output")) names.emplace_back("lm_head");
+  const std::string_view key = "model.lora_attn_modules";
+  if (draft.text("model._component_").find("models.phi") != std::string::npos) {
+    std::vector<std::string> fused;
+    for (const std::string& name : names) {
+      const std::string_view ours = word_for(kFused, name);
+      fused.emplace_back(ours.empty() ? name : ours);
+    }
+    // Neighbours become the same name.
+    fused.erase(std::ranges::unique(fused).begin(), fused.end());
+    if (fused != names)
+      draft.differs(key, "q, k and v share an adapter, as gate and up do: Phi's files fuse them");
+    names = std::move(fused);
+  }
+  draft.set("lora_target_modules", fmt::format("{}", fmt::join(names, ",")), key);
 }
 
 void take_torchtune_adapters(Draft& draft) {
@@ -188,15 +226,7 @@ void take_torchtune_adapters(Draft& draft) {
   draft.set("full", adapters ? "false" : "true", "model._component_");
   if (!adapters) return;
   if (quantized) take_quantization(draft, 4, "nf4", true, "model._component_");
-  std::vector<std::string> names;
-  if (const Found* attention = draft.find("model.lora_attn_modules"))
-    for (const YamlNode& item : attention->node.items)
-      names.push_back(item.text == "output_proj" ? "o_proj" : item.text);
-  if (draft.on("model.apply_lora_to_mlp"))
-    names.insert(names.end(), {"gate_proj", "up_proj", "down_proj"});
-  if (draft.on("model.apply_lora_to_output")) names.emplace_back("lm_head");
-  draft.set("lora_target_modules", fmt::format("{}", fmt::join(names, ",")),
-            "model.lora_attn_modules");
+  take_torchtune_targets(draft);
 }
 
 void take_torchtune_data(Draft& draft) {

@@ -13,14 +13,8 @@ using Way = KeyRow::Way;
 
 constexpr std::string_view kOwnFolder = "the model and its tokenizer are those of the folder";
 
-constexpr KeyRow kTrlRows[] = {
-    // SFTConfig's own defaults
-    {"learning_rate", Way::Same, "optimizer.lr", {}, "2e-05"},
-    {"logging_steps", Way::By, "train.log_interval", {}, {}, take_log_steps},
-    {"bf16 fp16", Way::Read, "precision"},
-    {"gradient_checkpointing", Way::Read, "activation_checkpointing", {}, "true"},
-
-    // ModelConfig
+// ModelConfig
+constexpr KeyRow kModelRows[] = {
     {"model_name_or_path", Way::By, "checkpoint_dir", {}, {}, take_model},
     {"dtype", Way::Read, "precision"},
     {"torch_dtype", Way::Read, "precision"},
@@ -39,13 +33,19 @@ constexpr KeyRow kTrlRows[] = {
      {},
      "snug stores 4 bits as they are, and trains language models"},
     {"lora_modules_to_save lora_target_parameters", Way::Off, "lora_target_modules",
-     "adapters here are of one rank, on linear layers"},
+     kPlainAdapters},
     {"model_revision trust_remote_code", Way::Idle, {}, kOwnModel},
+    {"attn_implementation", Way::Idle, {}, kOwnKernels},
+};
+
+// SFTConfig and ScriptArguments
+constexpr KeyRow kSftRows[] = {
+    {"learning_rate", Way::Same, "optimizer.lr", {}, "2e-05"},
+    {"logging_steps", Way::By, "train.log_interval", {}, {}, take_log_steps},
+    {"bf16 fp16", Way::Read, "precision"},
+    {"gradient_checkpointing", Way::Read, "activation_checkpointing", {}, "true"},
     {"model_init_kwargs", Way::Off, "precision",
      "the model is built as its config.json says; types are chosen with --precision"},
-    {"attn_implementation", Way::Idle, {}, kOwnKernels},
-
-    // ScriptArguments and SFTConfig
     {"dataset_name", Way::Read, "data.json_path"},
     {"datasets test_split_size", Way::Off, "data", "snug trains on one file; give --data FILE"},
     {"dataset_config config dataset_train_split dataset_test_split",
@@ -113,6 +113,33 @@ void take_training_arguments(Draft& draft) {
     take_checkpointing(draft, "gradient_checkpointing");
 }
 
+}  // namespace
+
+void take_sft_arguments(Draft& draft, std::string_view mask) {
+  if (const std::string name = draft.text("dataset_name"); !name.empty())
+    take_data(draft, name, "dataset_name");
+  if (draft.find("dataset_text_field") == nullptr)
+    draft.set("data.prompt_style", "auto", "dataset_text_field");
+  draft.set("data.val_split_fraction", "0", "dataset_test_split");
+  const std::string_view masks = draft.on(mask)                    ? mask
+                                 : draft.on("assistant_only_loss") ? "assistant_only_loss"
+                                                                   : "completion_only_loss";
+  draft.set("data.mask_prompt", draft.on(masks) ? "true" : "false", masks);
+  if (draft.find(masks) == nullptr)
+    draft.differs(masks,
+                  "all tokens count in the loss; of rows with prompt and completion TRL leaves the "
+                  "prompt out, which is --data.mask_prompt true");
+  if (const std::string loss = draft.text("loss_type"); loss != "nll" && loss != "chunked_nll")
+    draft.refuse("loss_type", "train.loss_normalization",
+                 fmt::format("snug has the usual loss, not {}", loss));
+  if (draft.on("packing"))
+    draft.differs("packing",
+                  "train.micro_batch_size counts samples, not rows of max_length with several "
+                  "samples in each; raise it for short samples");
+}
+
+namespace {
+
 void finish_trl(Draft& draft) {
   const bool adapters = draft.on("use_peft");
   draft.set("full", adapters ? "false" : "true", "use_peft");
@@ -136,25 +163,7 @@ void finish_trl(Draft& draft) {
   const std::string_view length = draft.find("max_seq_length") ? "max_seq_length" : "max_length";
   const bool has_length = draft.find(length) != nullptr;
   draft.set("train.max_seq_length", has_length ? draft.text(length) : "1024", length);
-  if (const std::string name = draft.text("dataset_name"); !name.empty())
-    take_data(draft, name, "dataset_name");
-  if (draft.find("dataset_text_field") == nullptr)
-    draft.set("data.prompt_style", "auto", "dataset_text_field");
-  draft.set("data.val_split_fraction", "0", "dataset_test_split");
-  const std::string_view masks =
-      draft.on("assistant_only_loss") ? "assistant_only_loss" : "completion_only_loss";
-  draft.set("data.mask_prompt", draft.on(masks) ? "true" : "false", masks);
-  if (draft.find(masks) == nullptr)
-    draft.differs(masks,
-                  "all tokens count in the loss; of rows with prompt and completion TRL leaves the "
-                  "prompt out, which is --data.mask_prompt true");
-  if (const std::string loss = draft.text("loss_type"); loss != "nll" && loss != "chunked_nll")
-    draft.refuse("loss_type", "train.loss_normalization",
-                 fmt::format("snug has the usual loss, not {}", loss));
-  if (draft.on("packing"))
-    draft.differs("packing",
-                  "train.micro_batch_size counts samples, not rows of max_length with several "
-                  "samples in each; raise it for short samples");
+  take_sft_arguments(draft);
 }
 
 void finish_transformers(Draft& draft) {
@@ -170,11 +179,13 @@ void finish_transformers(Draft& draft) {
 
 }  // namespace
 
+std::span<const KeyRow> sft_rows() { return kSftRows; }
+
 Program trl() {
   return {"TRL",
           {"use_peft", "dataset_name", "dataset_text_field", "dataset_train_split",
            "completion_only_loss", "assistant_only_loss", "packing_strategy"},
-          {kTrlRows, transformers_rows(), fsdp_rows()},
+          {kModelRows, kSftRows, transformers_rows(), fsdp_rows()},
           nullptr,
           finish_trl};
 }

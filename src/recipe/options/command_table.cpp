@@ -55,10 +55,9 @@ const std::vector<CommandInfo>& command_table() {
       {Command::Import,
        {"import"},
        "turn a recipe of another program into one of snug",
-       "Reads a recipe of axolotl, LLaMA-Factory, TRL, transformers or torchtune, which finetune "
-       "and "
-       "plan also take as it is, "
-       "and writes the equivalent recipe of snug. A comment on each line says which key it comes "
+       "Reads a recipe of axolotl, LLaMA-Factory, TRL, transformers, torchtune or Unsloth, which "
+       "finetune and plan also take as it is, and writes the equivalent recipe of snug. A comment "
+       "on each line says which key it comes "
        "from; keys that differ or have no effect here are listed with the reason, and keys that "
        "cannot be carried over are refused.",
        {"snug import axolotl.yaml", "snug import llama3_lora_sft.yaml -o mine.yaml"}},

@@ -264,9 +264,9 @@ std::vector<Row> plan_rows(PlanOptions& o) {
       {.theme = kPlan,
        .key = "price_per_hour",
        .slot = &o.price_per_hour,
-       .help =
-           "what an hour of one device costs, with or without a currency (2.49, or \"2.49 "
-           "USD\"): adds the time and the cost of a million tokens and, with data, of an epoch"},
+       .help = "what an hour of one device costs, with or without a currency (2.49, or \"2.49 "
+               "USD\"; \"l4=0.80,h100-80=2.49 USD\" for several kinds): adds the time and the cost "
+               "of a million tokens and, with data, of an epoch"},
       {.theme = kPlan,
        .key = "json",
        .slot = &o.json,

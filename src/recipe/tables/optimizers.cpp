@@ -33,7 +33,7 @@ const std::array<OptimizerTraits, kNumOptimizers>& table() {
        .arguments = with_rounding({"lr", "weight_decay", "momentum", "nesterov", "state_dtype"}),
        .defaults = {.name = Sgd, .weight_decay = 0},
        .has_states_without_momentum = false},
-      {.spellings = {"adamw8bit", "adamw_8bit", "adamw_bnb_8bit"},
+      {.spellings = {"adamw8bit", "adamw_8bit", "adamw_bnb_8bit", "adamw_torch_8bit"},
        .arguments = kAdam8bit,
        .defaults = {.name = AdamW8bit}},
       // Without decay Adam is AdamW.

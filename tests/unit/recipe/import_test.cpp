@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/files.h"
-#include "recipe/import/draft.h"
+#include "recipe/import/programs.h"
 #include "recipe/print.h"
 #include "support.h"
 
@@ -18,9 +18,15 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using Way = KeyRow::Way;
 
+std::vector<const Program*> all_programs() {
+  std::vector<const Program*> all{&deepspeed()};
+  for (const Program& known : programs()) all.push_back(&known);
+  return all;
+}
+
 const Program& program(const std::string& name) {
-  for (const Program& known : programs())
-    if (known.name == name) return known;
+  for (const Program* known : all_programs())
+    if (known->name == name) return *known;
   throw InternalError("no program of that name");
 }
 
@@ -32,8 +38,11 @@ TEST(Import, KnowsEveryKeyOfTheirPackages) {
   const std::map<std::string, std::vector<std::string>> readers = {
       {"axolotl", {"axolotl"}},
       {"llamafactory", {"LLaMA-Factory"}},
-      {"transformers", {"LLaMA-Factory", "TRL", "transformers"}},
+      {"transformers", {"LLaMA-Factory", "TRL", "transformers", "Unsloth"}},
       {"trl", {"TRL"}},
+      {"unsloth", {"Unsloth"}},
+      {"unsloth-train", {"Unsloth (unsloth train)"}},
+      {"deepspeed", {"DeepSpeed"}},
       {"torchtune", {"torchtune"}},
   };
   // A row may take a whole mapping, or its keys one by one.
@@ -58,12 +67,12 @@ TEST(Import, HasTablesThatAgreeWithOurOptions) {
   const auto is_ours = [&](std::string_view ours) {
     return ours == "data" || ours == "optimizer" || find_row(rows, ours) != nullptr;
   };
-  for (const Program& known : programs())
-    for (const std::span<const KeyRow> table : known.tables) {
+  for (const Program* known : all_programs())
+    for (const std::span<const KeyRow> table : known->tables) {
       std::set<std::string_view> seen;
       for (const KeyRow& row : table) {
         for (const std::string_view key : words_of(row.theirs))
-          EXPECT_TRUE(seen.insert(key).second) << known.name << " has two rows for " << key;
+          EXPECT_TRUE(seen.insert(key).second) << known->name << " has two rows for " << key;
         EXPECT_TRUE(row.ours.empty() || is_ours(row.ours)) << row.theirs << " -> " << row.ours;
         EXPECT_EQ(row.way == Way::By, row.by != nullptr) << row.theirs;
         const bool needs_detail =
@@ -131,7 +140,8 @@ TEST_P(ImportedRecipe, LosesNoKey) {
   const Case& c = GetParam();
   const TemporaryFile file(c.recipe);
   const std::string text = print_imported(import_file(file.string()), file.string());
-  const YamlNode tree = read_yaml(c.recipe, "recipe");
+  YamlNode tree = read_yaml(c.recipe, "recipe");
+  if (program(c.program).prepare != nullptr) program(c.program).prepare(tree, program(c.program));
   for (const auto& [key, value] : tree.entries) {
     const KeyRow* row = program(c.program).row_of(key);
     const bool read_with_others = row != nullptr && row->way == Way::Read;
@@ -629,6 +639,138 @@ fsdp_cpu_offload: False
 INSTANTIATE_TEST_SUITE_P(Torchtune, ImportedRecipe, ::testing::ValuesIn(kTorchtune),
                          [](const auto& info) { return info.param.name; });
 
+const Case kUnsloth[] = {
+    {"UnslothNotebook",
+     "Unsloth",
+     R"(
+model_name: unsloth/Llama-3.2-3B-Instruct
+max_seq_length: 2048
+dtype: null
+load_in_4bit: true
+r: 32
+target_modules: [q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj]
+lora_alpha: 64
+lora_dropout: 0
+bias: none
+use_gradient_checkpointing: unsloth
+random_state: 3407
+use_rslora: true
+loftq_config: {}
+per_device_train_batch_size: 2
+gradient_accumulation_steps: 8
+warmup_steps: 5
+max_steps: 60
+learning_rate: 2e-4
+logging_steps: 1
+optim: adamw_8bit
+weight_decay: 0.01
+lr_scheduler_type: linear
+seed: 11
+output_dir: outputs
+report_to: none
+train_on_responses_only: true
+)",
+     "",
+     {"checkpoint_dir: checkpoints/unsloth/Llama-3.2-3B-Instruct",
+      "quantize: bnb.nf4-dq",
+      "full: false",
+      "lora_r: 32",
+      "lora_alpha: 64",
+      "lora_dropout: 0.0",
+      "lora_use_rslora: true",
+      "lora_target_modules: \"q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj\"",
+      "activation_checkpointing: all",
+      "activation_offload: true",
+      "precision: bf16-true",
+      "master_weights: true",
+      "max_seq_length: 2048",
+      "micro_batch_size: 2",
+      "global_batch_size: 16",
+      "lr_warmup_steps: 5",
+      "max_steps: 60",
+      "epochs: null",
+      "class_path: adamw_8bit",
+      "weight_decay: 0.01",
+      "seed: 11",
+      "mask_prompt: true",
+      "out_dir: outputs"}},
+    {"UnslothInSections",
+     "Unsloth",
+     R"(
+model:
+  model_name: unsloth/Qwen2.5-0.5B
+  max_seq_length: 256
+  full_finetuning: true
+training:
+  num_train_epochs: 1
+  bf16: true
+)",
+     "",
+     {"full: true", "precision: bf16-true", "master_weights: false",
+      "activation_checkpointing: all", "activation_offload: false", "micro_batch_size: 4",
+      "global_batch_size: 8", "lr: 5.0e-05", "weight_decay: 0.001", "class_path: adamw_8bit",
+      "lr_warmup_fraction: 0.1", "seed: 3407", "max_seq_length: 256", "mask_prompt: false"}},
+    {"UnslothFloat32",
+     "Unsloth",
+     R"(
+from_pretrained: {model_name: ./model, full_finetuning: true, float32_mixed_precision: true}
+SFTConfig: {gradient_checkpointing: false, max_length: 1024, warmup_steps: 0, num_train_epochs: 2}
+get_peft_model: {use_gradient_checkpointing: false}
+)",
+     "",
+     {"checkpoint_dir: ./model", "precision: bf16-mixed", "activation_checkpointing: none",
+      "max_seq_length: 1024", "lr_warmup_steps: 0", "lr_warmup_fraction: null", "epochs: 2"}},
+    {"UnslothCommand",
+     "Unsloth (unsloth train)",
+     R"(
+model: unsloth/Qwen2.5-0.5B
+data:
+  local_dataset: [rows.jsonl]
+  format_type: sharegpt
+training:
+  training_type: lora
+  max_seq_length: 1024
+  load_in_4bit: false
+  num_epochs: 2
+  learning_rate: 1e-4
+  max_steps: 0
+  random_seed: 7
+  train_on_completions: true
+  gradient_checkpointing: true
+lora:
+  lora_alpha: 32
+  target_modules: "q_proj,v_proj"
+logging:
+  enable_wandb: false
+  enable_tensorboard: true
+)",
+     "",
+     {"checkpoint_dir: checkpoints/unsloth/Qwen2.5-0.5B",
+      "json_path: rows.jsonl",
+      "prompt_style: chat",
+      "lora_r: 64",
+      "lora_alpha: 32",
+      "lora_target_modules: \"q_proj,v_proj\"",
+      "max_seq_length: 1024",
+      "epochs: 2",
+      "micro_batch_size: 2",
+      "global_batch_size: 8",
+      "lr: 0.0001",
+      "lr_warmup_steps: 5",
+      "weight_decay: 0.01",
+      "class_path: adamw_8bit",
+      "lr_schedule: linear",
+      "seed: 7",
+      "mask_prompt: true",
+      "activation_checkpointing: all",
+      "activation_offload: false",
+      "precision: bf16-true",
+      "master_weights: true",
+      "logger_name: tensorboard"}},
+};
+INSTANTIATE_TEST_SUITE_P(Unsloth, ImportedRecipe, ::testing::ValuesIn(kUnsloth),
+                         [](const auto& info) { return info.param.name; });
+
 TEST(Import, ListsTheKeysOfADataSetToo) {
   const TemporaryFile file(
       "base_model: m\nlearning_rate: 1e-4\ndatasets:\n  - {path: a.json, type: alpaca, ds_type: "
@@ -653,9 +795,29 @@ TEST(Import, ReadsDeepSpeedsFileBesideTheRecipe) {
   EXPECT_EQ(recipe.optimizer_offload, "disk:/fast");
   EXPECT_TRUE(recipe.weight_streaming);
   EXPECT_TRUE(recipe.optimizer.master_weights);
-  write("ds.json", R"({"zero_optimization": {"stage": 3, "overlap_com": true}})");
-  EXPECT_CONTAINS(error_of([&] { parse("plan " + (folder / "r.yaml").string()); }),
+  const auto fault_of = [&](const std::string& text) {
+    write("ds.json", text);
+    return error_of([&] { parse("plan " + (folder / "r.yaml").string()); });
+  };
+  EXPECT_CONTAINS(fault_of(R"({"zero_optimization": {"stage": 3, "overlap_com": true}})"),
                   "overlap_com: unknown key of DeepSpeed; did you mean");
+  EXPECT_CONTAINS(fault_of(R"({"zero_optimization": {"offload_optimizer": {"gpu": 1}}})"),
+                  "zero_optimization.offload_optimizer.gpu: ");
+  EXPECT_CONTAINS(fault_of(R"({"tensor_parallel": {"autotp_size": 2}})"), "give --mesh tp=2");
+  EXPECT_CONTAINS(fault_of(R"({"zero_optimization": {"zero_hpz_partition_size": 4}})"),
+                  "give --strategy hybrid");
+}
+
+TEST(Import, TakesWhatIsSwitchedOffAsOff) {
+  const TemporaryFile file(
+      R"({"base_model": "m", "learning_rate": 1e-4, "bf16": true, "deepspeed": {
+          "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu", "ratio": 0.5}},
+          "data_efficiency": {"enabled": false}}})");
+  const Imported imported = import_file(file.string());
+  EXPECT_TRUE(imported.refused.empty());
+  const std::string text = print_imported(imported, file.string());
+  EXPECT_CONTAINS(text, "data_efficiency: off, as it always is here");
+  EXPECT_CONTAINS(text, "ratio: the whole optimizer state is kept in host memory");
 }
 
 TEST(Import, ReadsLlamaFactorysListOfDataSets) {
@@ -691,6 +853,7 @@ TEST(Import, RefusesWhatItCannotCarryOver) {
                   ":3: lora_modules_to_save: ");
   EXPECT_CONTAINS(import_fault(axolotl + "sequence_length: 5\n"),
                   "unknown key of axolotl; did you mean sequence_len?");
+  EXPECT_EQ(import_fault(axolotl + "gptq_groupsize:\nrl: dpo\n").find("gptq"), std::string::npos);
   EXPECT_CONTAINS(import_fault(axolotl + "num_epochs: 1.5\n"), ":3: num_epochs: snug counts whole");
   EXPECT_CONTAINS(import_fault(axolotl + "val_set_size: 500\n"), "a share of the rows");
   EXPECT_CONTAINS(import_fault(axolotl + "optimizer: muon\n"), "snug has no optimizer muon");
@@ -705,8 +868,28 @@ TEST(Import, RefusesWhatItCannotCarryOver) {
                   "snug has lora and full, not oft");
   EXPECT_CONTAINS(import_fault("model_name_or_path: m\nuse_peft: true\nloss_type: dft\n"),
                   ":3: loss_type: snug has the usual loss, not dft");
+  EXPECT_CONTAINS(import_fault("loss: {_component_: torchtune.rlhf.loss.DPOLoss}\n"),
+                  ":1: loss._component_: DPOLoss: snug trains on supervised samples only");
+  EXPECT_CONTAINS(import_fault("full_finetuning: true\nqat_scheme: int4\n"), ":2: qat_scheme: ");
+  EXPECT_CONTAINS(import_fault("model: {full_finetuning: true, max_seq_length: 128}\n"
+                               "training: {max_seq_length: 256}\n"),
+                  ":1: max_seq_length: is 128 here and 256 in line 2; leave one of them out");
   EXPECT_CONTAINS(import_fault("checkpointer:\n  _component_: x.FullModelMetaCheckpointer\n"),
                   ":2: checkpointer._component_: snug does not read Meta's own files");
+}
+
+// Files of Phi have no q_proj.
+TEST(Import, NamesTheFusedMatricesOfPhi) {
+  const TemporaryFile file(R"(
+model:
+  _component_: torchtune.models.phi3.lora_phi3_mini
+  lora_attn_modules: [q_proj, v_proj, output_proj]
+  apply_lora_to_mlp: true
+)");
+  const Imported imported = import_file(file.string());
+  EXPECT_CONTAINS(print_imported(imported, file.string()),
+                  "lora_target_modules: \"qkv_proj,o_proj,gate_up_proj,down_proj\"");
+  ASSERT_EQ(imported.differing.size(), 1U);
 }
 
 TEST(Import, TakesTheCommandLinesWordWhereTheFilesIsRefused) {
