@@ -25,6 +25,7 @@ import torch
 import transformers
 
 GIB = 2**30
+DTYPES = {torch.float32: "F32", torch.bfloat16: "BF16"}  # as safetensors names them
 # What each way adds to `snug caption`.
 WAYS = {
     "float32": ["--precision", "32-true"],
@@ -51,12 +52,12 @@ def shapes_of(config_json):
     return config, {name: tuple(value.shape) for name, value in model.state_dict().items() if name not in tied}
 
 
-def write_shard(file, shapes, some):
+def write_shard(file, shapes, some, dtype):
     """A safetensors file, written as it is made: no tensor of it is ever in memory."""
     header, end = {"__metadata__": {"format": "pt"}}, 0
     for name, shape in sorted(shapes.items()):
-        begin, end = end, end + 4 * math.prod(shape)
-        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [begin, end]}
+        begin, end = end, end + dtype.itemsize * math.prod(shape)
+        header[name] = {"dtype": DTYPES[dtype], "shape": shape, "data_offsets": [begin, end]}
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     with open(file, "wb") as out:
@@ -65,22 +66,23 @@ def write_shard(file, shapes, some):
             out.write(some[: min(left, len(some))])
 
 
-def write_model(config, shapes, folder, shard_bytes):
+def write_model(config, shapes, folder, shard_bytes, dtype=torch.float32):
     """Shards as save_pretrained cuts them: in the model's order, and within one by name."""
     os.makedirs(folder, exist_ok=True)
     config.save_pretrained(folder)
     shards, size, index = [{}], 0, {}
     for name, shape in shapes.items():
-        nbytes = 4 * math.prod(shape)
+        nbytes = dtype.itemsize * math.prod(shape)
         if size + nbytes > shard_bytes and shards[-1]:
             shards.append({})
             size = 0
         shards[-1][name] = shape
         size += nbytes
-    some = memoryview(torch.randn(1 << 24).mul_(0.02).numpy()).cast("B")  # repeated: faster made
+    values = torch.randn(1 << 24).mul_(0.02).to(dtype)  # repeated: faster made
+    some = memoryview(values.view(torch.uint8).numpy())
     for i, shard in enumerate(shards):
         file = f"model-{i + 1:05}-of-{len(shards):05}.safetensors"
-        write_shard(os.path.join(folder, file), shard, some)
+        write_shard(os.path.join(folder, file), shard, some, dtype)
         index.update(dict.fromkeys(shard, file))
     with open(os.path.join(folder, "model.safetensors.index.json"), "w", encoding="utf-8") as out:
         json.dump({"metadata": {}, "weight_map": index}, out)

@@ -15,7 +15,7 @@ class Failed(Exception):
 
 
 def run(command, limit_seconds, env=None):
-    """Returns {seconds, peak_rss_bytes, output}; output is stdout and stderr together."""
+    """Returns {seconds, processor_seconds, peak_rss_bytes, output}; output is stdout and stderr together."""
     start = time.monotonic()
     child = subprocess.Popen(
         command,
@@ -39,6 +39,7 @@ def run(command, limit_seconds, env=None):
         raise Failed(f"{' '.join(command)}: {reason}")
     return {
         "seconds": time.monotonic() - start,
+        "processor_seconds": usage.ru_utime + usage.ru_stime,
         "peak_rss_bytes": usage.ru_maxrss * 1024,
         "output": output,
     }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/language_model.h"
 
-#include <ATen/ops/equal.h>
-
 #include <map>
+#include <set>
 #include <string>
 
 #include "base/error.h"
 #include "core/memory/ledger.h"
 #include "engine/adapters/adapter_directory.h"
 #include "engine/adapters/adapters.h"
+#include "engine/adapters/merge.h"
 #include "engine/export/vocabulary.h"
 
 namespace snug::engine {
@@ -25,24 +25,18 @@ bool is_trained(const checkpoint::Adapter& adapter, const std::string& name) {
 }
 
 // The weights trained beside an adapter, where they differ from the base's. Other weights that the
-// adapter brings must equal the base's; if several adapters share the base in memory, all must.
+// adapter brings must equal the base's, as must those of a head that shares the embedding's; if
+// several adapters share the base in memory, all must.
 OwnWeights own_weights(const models::Checkpoint& base, const checkpoint::Adapter& adapter,
                        const std::string& directory, bool is_alone) {
-  OwnWeights own;
-  const auto look = [&](const std::string& name, const nn::Parameter& parameter, bool may_differ) {
-    const auto found = adapter.base_weights.find(name);
-    if (found == adapter.base_weights.end()) return;
-    const at::Tensor& value = found->second;
-    if (at::equal(models::read_parameter(base, parameter, value.scalar_type()), value)) return;
-    if (!may_differ)
+  std::set<std::string> parameters;
+  for (const nn::Parameter* parameter : base.model->parameters())
+    parameters.insert(parameter->name);
+  OwnWeights own = changed_base_weights(base, adapter);
+  for (const auto& [name, _] : own)
+    if (!is_alone || !is_trained(adapter, name) || !parameters.contains(name))
       throw UserError("{}: its {} differs from that of {}; snug merge {} makes one model of both",
                       directory, name, base.path.string(), directory);
-    own[name] = value;
-  };
-  for (const nn::Parameter* parameter : base.model->parameters())
-    look(parameter->name, *parameter, is_alone && is_trained(adapter, parameter->name));
-  for (const nn::Linear* linear : linears_of(*base.model))
-    if (linear->is_tied()) look(linear->name() + ".weight", linear->weight(), false);
   return own;
 }
 

@@ -13,6 +13,7 @@
 #include "data/prompts.h"
 #include "engine/adapters/adapter_directory.h"
 #include "engine/adapters/adapters.h"
+#include "engine/adapters/gguf_adapter.h"
 #include "engine/adapters/merge.h"
 #include "engine/export/export.h"
 #include "engine/export/vocabulary.h"
@@ -101,14 +102,20 @@ void write_modelfile(const fs::path& folder, const recipe::ConvertOptions& optio
                                           .stops = {text_of(encoder.eos)}}));
 }
 
-}  // namespace
+FolderLock lock_destination(const recipe::ConvertOptions& options) {
+  return FolderLock(
+      {.target = options.destination,
+       .place = LockWish::Place::Beside,
+       .command = fmt::format("snug convert {} {}", options.source, options.destination),
+       .remedy = "give another destination"});
+}
 
-void convert(const recipe::ConvertOptions& options) {
-  const std::string to = format_of(options);
+fs::path base_of(const std::string& adapter, const std::string& given) {
+  return given.empty() ? engine::find_base(adapter) : fs::path(given);
+}
+
+void convert_model(const recipe::ConvertOptions& options, const std::string& to) {
   const bool makes_gguf = to == "gguf" || to == "ollama";
-  check_gguf_type(options, to);
-  memory::install_allocators();
-  refuse_to_overwrite(options.destination);
   models::Checkpoint checkpoint = models::open_checkpoint(options.source);
   const auto tokenizer = engine::open_tokenizer(checkpoint);
   const at::ScalarType type = weight_type(options.dtype, checkpoint);
@@ -119,11 +126,7 @@ void convert(const recipe::ConvertOptions& options) {
     return models::read_parameter(checkpoint, parameter,
                                   quantizes ? models::stored_type(checkpoint, parameter) : type);
   };
-  const FolderLock lock(
-      {.target = options.destination,
-       .place = LockWish::Place::Beside,
-       .command = fmt::format("snug convert {} {}", options.source, options.destination),
-       .remedy = "give another destination"});
+  const FolderLock lock = lock_destination(options);
   refuse_to_overwrite(options.destination);  // another conversion may have finished meanwhile
   remove_abandoned_versions(options.destination);
   const engine::ExportOptions export_options{.dtype = type,
@@ -147,6 +150,40 @@ void convert(const recipe::ConvertOptions& options) {
                                   export_options);
   else
     throw UserError("--to {} is unknown; choose hf, litgpt, gguf or ollama", to);
+}
+
+// Its destination is a GGUF file: other formats hold whole models.
+void convert_adapter(const recipe::ConvertOptions& options, const std::string& to) {
+  if (to != "gguf" || !options.gguf_type.empty())
+    throw UserError(
+        "{} is an adapter, which is written as a GGUF adapter (a destination such as adapter.gguf, "
+        "with --dtype) and not with {}; snug merge {} makes a model of it and its base, to "
+        "convert in its place",
+        options.source,
+        options.gguf_type.empty() ? "--to " + to : "--gguf_type " + options.gguf_type,
+        options.source);
+  const models::Checkpoint base =
+      models::open_checkpoint(base_of(options.source, options.pretrained_checkpoint_dir));
+  const checkpoint::Adapter adapter = engine::read_adapter(options.source, *base.model);
+  const FolderLock lock = lock_destination(options);
+  refuse_to_overwrite(options.destination);
+  remove_abandoned_versions(options.destination);
+  engine::export_gguf_adapter(options.destination, base, adapter, options.source,
+                              weight_type(options.dtype.empty() ? "float32" : options.dtype, base));
+}
+
+}  // namespace
+
+void convert(const recipe::ConvertOptions& options) {
+  const std::string to = format_of(options);
+  check_gguf_type(options, to);
+  memory::install_allocators();
+  refuse_to_overwrite(options.destination);
+  const bool is_adapter = engine::is_adapter_directory(options.source);
+  if (!is_adapter && !options.pretrained_checkpoint_dir.empty())
+    throw UserError("--pretrained_checkpoint_dir is for adapters, and {} is not one; leave it out",
+                    options.source);
+  is_adapter ? convert_adapter(options, to) : convert_model(options, to);
   std::printf("%s\n", options.destination.c_str());
 }
 
@@ -162,11 +199,6 @@ fs::path destination_of(const recipe::MergeOptions& options) {
     throw UserError("{} exists already; give a new or empty folder with --out_dir",
                     destination.string());
   return destination;
-}
-
-fs::path base_of(const recipe::MergeOptions& options) {
-  if (!options.pretrained_checkpoint_dir.empty()) return options.pretrained_checkpoint_dir;
-  return engine::find_base(options.checkpoint_dir);
 }
 
 // snug's own run.json, in the folder above the adapter's, says whether the base was quantized.
@@ -191,7 +223,7 @@ void warn_of_quantized_base(const recipe::MergeOptions& options) {
 void merge(const recipe::MergeOptions& options) {
   memory::install_allocators();
   const fs::path destination = destination_of(options);
-  const fs::path base_path = base_of(options);
+  const fs::path base_path = base_of(options.checkpoint_dir, options.pretrained_checkpoint_dir);
   const models::Checkpoint base = models::open_checkpoint(base_path);
   const checkpoint::Adapter adapter = engine::read_adapter(options.checkpoint_dir, *base.model);
   recipe::Recipe run;

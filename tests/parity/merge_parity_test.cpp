@@ -15,9 +15,11 @@
 #include "core/ops/linear/stored_weight.h"
 #include "engine/adapters/adapter_directory.h"
 #include "engine/adapters/adapters.h"
+#include "engine/adapters/gguf_adapter.h"
 #include "engine/batch.h"
 #include "engine/exec/executor.h"
 #include "engine/language_model.h"
+#include "files/weights/gguf/gguf.h"
 #include "files/weights/safetensors/safetensors.h"
 #include "models/family.h"
 #include "parity/parity_support.h"
@@ -143,6 +145,103 @@ INSTANTIATE_TEST_SUITE_P(Cases, PeftMerge,
                          testing::Values("query-value", "all", "rslora", "dora", "patterns",
                                          "tied-head", "tied-dora", "pickled"),
                          without_dash);
+
+// Written as a GGUF file, to which llama.cpp adds alpha / rank times B A.
+class GgufAdapter : public PeftMerge {
+ protected:
+  std::unique_ptr<files::GgufFile> write() const {
+    const fs::path file = temporary_ / "a.gguf";
+    engine::export_gguf_adapter(file, merged_->base, merged_->adapter, folder_, at::kFloat);
+    return files::GgufFile::open(file);
+  }
+  std::string refusal() const {
+    try {
+      write();
+    } catch (const UserError& error) {
+      return error.what();
+    }
+    return "none";
+  }
+
+  const test::TempFolder temporary_;
+};
+using RefusedGgufAdapter = GgufAdapter;
+
+TEST_P(GgufAdapter, AddsUpToPeftsWeights) {
+  const auto file = write();
+  EXPECT_EQ(file->text("general.type"), "adapter");
+  EXPECT_EQ(file->text("general.architecture"), "llama");
+  EXPECT_EQ(file->text("adapter.type"), "lora");
+  EXPECT_EQ(file->tensors().size(), 2 * merged_->adapter.modules.size());
+  const double alpha = file->number("adapter.lora.alpha");
+  for (const nn::Parameter* parameter : merged_->base.model->parameters()) {
+    if (expected_->find(parameter->name) == nullptr) continue;
+    const auto place = merged_->base.model->placement(models::Layout::Gguf, *parameter);
+    const auto in_gguf = [&](const at::Tensor& value) {
+      return place.paired_heads > 0 ? models::join_pairs(value, place.paired_heads) : value;
+    };
+    const at::Tensor a = tests::read(*file, place.tensor + ".lora_a");
+    const at::Tensor b = tests::read(*file, place.tensor + ".lora_b");
+    const at::Tensor base = models::read_parameter(merged_->base, *parameter, at::kFloat);
+    expect_close(parameter->name,
+                 in_gguf(base) + alpha / static_cast<double>(a.size(0)) * b.matmul(a),
+                 in_gguf(tests::read(*expected_, parameter->name)), kTolerance);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, GgufAdapter,
+                         testing::Values("query-value", "all", "rslora", "patterns", "pickled"),
+                         without_dash);
+
+TEST_P(RefusedGgufAdapter, SaysToMerge) {
+  const std::string text = refusal();
+  EXPECT_NE(text.find("which a GGUF adapter cannot hold; snug merge " + folder_.string()),
+            std::string::npos)
+      << text;
+  EXPECT_TRUE(fs::is_empty(temporary_.path()));
+}
+
+INSTANTIATE_TEST_SUITE_P(Refused, RefusedGgufAdapter,
+                         testing::Values("dora", "tied-head", "tied-dora"), without_dash);
+
+class OwnWeights : public GgufAdapter {};
+
+TEST_P(OwnWeights, AreRefusedInAGgufAdapter) {
+  const auto& parameter = *merged_->base.model->parameters().front();
+  auto& own = merged_->adapter.base_weights[parameter.name];
+  own = models::read_parameter(merged_->base, parameter, at::kFloat);
+  EXPECT_EQ(refusal(), "none");
+  own = own * 2;
+  EXPECT_NE(refusal().find("it brings its own model.embed_tokens.weight"), std::string::npos);
+}
+
+INSTANTIATE_TEST_SUITE_P(Beside, OwnWeights, testing::Values("query-value"), without_dash);
+
+// Qwen2's rows of q and k are in our order in a GGUF file too; a second module of another scale has
+// it in B.
+TEST(GgufAdapters, KeepTheRowsOfQwen2AndScaleB) {
+  memory::install_allocators();
+  const models::Checkpoint base =
+      models::open_checkpoint(tests::source_dir() / "tests/data/parity/qwen2");
+  const auto part = [](double scaling, int64_t out) {
+    return checkpoint::ModuleAdapter{
+        .a = at::rand({4, 32}), .b = at::rand({out, 4}), .scaling = scaling};
+  };
+  checkpoint::Adapter adapter;
+  adapter.modules["model.layers.0.self_attn.q_proj"] = part(2, 32);
+  adapter.modules["model.layers.1.self_attn.k_proj"] = part(0.5, 16);
+  const test::TempFolder folder;
+  engine::export_gguf_adapter(folder / "deep/a.gguf", base, adapter, "adapter", at::kFloat);
+  const auto file = files::GgufFile::open(folder / "deep/a.gguf");
+  EXPECT_EQ(file->text("general.architecture"), "qwen2");
+  EXPECT_EQ(file->number("adapter.lora.alpha"), 8);
+  const auto written = [&](const char* name) { return tests::read(*file, name); };
+  const auto& q = adapter.modules.at("model.layers.0.self_attn.q_proj");
+  const auto& k = adapter.modules.at("model.layers.1.self_attn.k_proj");
+  EXPECT_TRUE(at::equal(written("blk.0.attn_q.weight.lora_a"), q.a));
+  EXPECT_TRUE(at::equal(written("blk.0.attn_q.weight.lora_b"), q.b));
+  EXPECT_TRUE(at::equal(written("blk.1.attn_k.weight.lora_b"), k.b / 4));
+}
 
 class LitGptMerge : public testing::TestWithParam<const char*> {};
 

@@ -100,6 +100,32 @@ TEST_F(Merge, AdaptersAnswerBesideTheModelToo) {
               "is an adapter already");
 }
 
+TEST_F(Merge, ConvertWritesAnAdapterAsAGgufAdapter) {
+  const fs::path model = base("base"), source = adapter("peft/query-value", model);
+  const fs::path file = folder_ / "a.gguf", half = folder_ / "half.gguf";
+  expect_part(run({"convert", source, file}), 0, file);
+  expect_part(run({"convert", source, half, "--dtype", "float16"}), 0, half);
+  EXPECT_LT(fs::file_size(half), fs::file_size(file));
+  expect_part(run({"convert", source, file}), 2, "exists already");
+  expect_part(run({"convert", kAdapters / "litgpt/query-value", folder_ / "b.gguf", "--base",
+                   kAdapters / "litgpt/base"}),
+              0, "b.gguf");
+}
+
+TEST_F(Merge, ConvertSaysWhatAnAdapterCannotBe) {
+  const fs::path model = base("base"), source = adapter("peft/query-value", model);
+  const std::string remedy = "snug merge " + source.string() + " makes a model of it and its base";
+  const fs::path file = folder_ / "a.gguf";
+  expect_part(run({"convert", source, folder_ / "out"}), 2, "and not with --to hf; " + remedy);
+  expect_part(run({"convert", source, file, "--gguf_type", "Q4_K_M"}), 2,
+              "and not with --gguf_type Q4_K_M; " + remedy);
+  expect_part(run({"convert", model, file, "--base", model}), 2, "is for adapters, and");
+  fs::remove_all(source);
+  expect_part(run({"convert", adapter("peft/dora", model), file}), 2,
+              "has DoRA's magnitudes, which a GGUF adapter cannot hold");
+  EXPECT_FALSE(fs::exists(file));
+}
+
 // A run's own adapter: merged it has the loss that the run ended with, and so it has beside the
 // base.
 TEST_F(Merge, ARunsAdapterKeepsItsLoss) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/adapters/merge.h"
 
+#include <ATen/ops/equal.h>
+
 #include <algorithm>
-#include <map>
-#include <string>
 
 #include "core/ops/linear/stored_weight.h"
 #include "engine/adapters/adapters.h"
@@ -45,6 +45,22 @@ bool parts_head(const models::Checkpoint& base, const checkpoint::Adapter& adapt
     return linear->is_tied() && (adapter.modules.contains(linear->name()) ||
                                  adapter.base_weights.contains(linear->name() + kWeightSuffix));
   });
+}
+
+std::map<std::string, at::Tensor> changed_base_weights(const models::Checkpoint& base,
+                                                       const checkpoint::Adapter& adapter) {
+  std::map<std::string, at::Tensor> changed;
+  const auto look = [&](const std::string& name, const nn::Parameter& parameter) {
+    const auto found = adapter.base_weights.find(name);
+    if (found == adapter.base_weights.end()) return;
+    const at::Tensor& value = found->second;
+    if (!at::equal(models::read_parameter(base, parameter, value.scalar_type()), value))
+      changed[name] = value;
+  };
+  for (const nn::Parameter* parameter : base.model->parameters()) look(parameter->name, *parameter);
+  for (const nn::Linear* linear : linears_of(*base.model))
+    if (linear->is_tied()) look(linear->name() + kWeightSuffix, linear->weight());
+  return changed;
 }
 
 ParameterReader merged_reader(const models::Checkpoint& base, const checkpoint::Adapter& adapter,

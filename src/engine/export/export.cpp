@@ -337,11 +337,16 @@ void export_litgpt(const fs::path& directory, models::Model& model,
       options.add);
 }
 
-void export_gguf(const fs::path& file, models::Model& model, const tokenizer::Tokenizer& tokenizer,
-                 const ParameterReader& read, const ExportOptions& options) {
+void make_place_for_gguf(const fs::path& file) {
   if (fs::is_directory(file))
     throw UserError("{} is a folder; name the GGUF file to write, such as {}", file.string(),
                     (file / "model.gguf").string());
+  std::error_code ignored;  // if the folder cannot be made, opening the file fails
+  if (file.has_parent_path()) fs::create_directories(file.parent_path(), ignored);
+}
+
+void export_gguf(const fs::path& file, models::Model& model, const tokenizer::Tokenizer& tokenizer,
+                 const ParameterReader& read, const ExportOptions& options) {
   const files::GgufMix* mix =
       options.gguf_type.empty() ? nullptr : &files::gguf_mix(options.gguf_type);
   FileTensors tensors = arrange(model, models::Layout::Gguf,
@@ -356,8 +361,7 @@ void export_gguf(const fs::path& file, models::Model& model, const tokenizer::To
           files::make_tensor_info(tensors.infos[i].name, types[i], tensors.infos[i].shape);
   }
   tokenizer::GgufVocabulary vocabulary = tokenizer.gguf_vocabulary(model.dimensions().vocabulary);
-  std::error_code ignored;  // if the folder cannot be made, opening the file fails
-  if (file.has_parent_path()) fs::create_directories(file.parent_path(), ignored);
+  make_place_for_gguf(file);
   files::GgufWriter out(file);
   model.write_gguf_config(out);
   out.set_text("general.type", "model");

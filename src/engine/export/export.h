@@ -61,6 +61,9 @@ void export_litgpt(const std::filesystem::path& directory, models::Model& model,
                    const tokenizer::Tokenizer& tokenizer, const ParameterReader& read,
                    const ExportOptions& options);
 
+// Makes the folder that a GGUF file goes into. Throws UserError if the file's name is a folder's.
+void make_place_for_gguf(const std::filesystem::path& file);
+
 // One GGUF file with the vocabulary inside. Vectors (norms, biases) are always float32, as GGUF
 // readers expect; `read` may return them so. For a quantized file `read` returns each value in any
 // floating-point type that holds it.

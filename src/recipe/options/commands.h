@@ -168,9 +168,10 @@ struct ShowDataOptions {
 struct ConvertOptions {
   std::string source;
   std::string destination;
-  std::string to = "auto";  // auto | hf | litgpt | gguf | ollama
-  std::string dtype;        // empty = as in the source
-  std::string gguf_type;    // of a GGUF file, instead of dtype; empty = not quantized
+  std::string to = "auto";                // auto | hf | litgpt | gguf | ollama
+  std::string dtype;                      // empty = as in the source
+  std::string gguf_type;                  // of a GGUF file, instead of dtype; empty = not quantized
+  std::string pretrained_checkpoint_dir;  // an adapter's base; empty = the one that it names
   bool verbose = false;
 };
 

@@ -56,6 +56,17 @@ Row precision_row(std::string& slot) {
           .normalise = normalise_precision};
 }
 
+Row base_row(std::string& slot) {
+  return {.theme = kFiles,
+          .key = "pretrained_checkpoint_dir",
+          .slot = &slot,
+          .help =
+              "the adapter's base model: a Hugging Face or LitGPT directory, or a GGUF file; "
+              "none: the model that the adapter names",
+          .kind = TextKind::File,
+          .aliases = {"base"}};
+}
+
 Row quantize_row(std::string& slot, std::string_view help) {
   return {.theme = kModel,
           .key = "quantize",
@@ -485,7 +496,8 @@ std::vector<Row> convert_rows(ConvertOptions& o) {
       {.theme = kFiles,
        .key = "source",
        .slot = &o.source,
-       .help = "the model to read: a Hugging Face or LitGPT directory, or a GGUF file",
+       .help = "the model to read: a Hugging Face or LitGPT directory, or a GGUF file; or an "
+               "adapter, which becomes a GGUF adapter for llama.cpp",
        .kind = TextKind::File,
        .required = true,
        .positional = true},
@@ -505,7 +517,8 @@ std::vector<Row> convert_rows(ConvertOptions& o) {
       {.theme = kFiles,
        .key = "dtype",
        .slot = &o.dtype,
-       .help = "type of the weights to write; none: as in the source (bfloat16 if it is quantized)",
+       .help = "type of the weights to write; none: as in the source (bfloat16 if it is "
+               "quantized; float32 for an adapter)",
        .choices = {"float32", "float16", "bfloat16"}},
       {.theme = kFiles,
        .key = "gguf_type",
@@ -514,6 +527,7 @@ std::vector<Row> convert_rows(ConvertOptions& o) {
                "name; none: not quantized, as --dtype says",
        .choices = {"Q8_0", "Q4_0", "Q6_K", "Q4_K_M", "Q5_K_M"},
        .normalise = upper},
+      base_row(o.pretrained_checkpoint_dir),
       {.theme = kProgram,
        .key = "verbose",
        .slot = &o.verbose,
@@ -531,13 +545,7 @@ std::vector<Row> merge_rows(MergeOptions& o) {
        .kind = TextKind::Directory,
        .required = true,
        .positional = true},
-      {.theme = kFiles,
-       .key = "pretrained_checkpoint_dir",
-       .slot = &o.pretrained_checkpoint_dir,
-       .help = "the base model: a Hugging Face or LitGPT directory, or a GGUF file; none: the "
-               "model that the adapter names",
-       .kind = TextKind::File,
-       .aliases = {"base"}},
+      base_row(o.pretrained_checkpoint_dir),
       {.theme = kFiles,
        .key = "out_dir",
        .slot = &o.out_dir,

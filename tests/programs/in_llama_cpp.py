@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What snug writes for llama.cpp, by llama.cpp's own library: GGUF adapters beside their base give the logits of
+the merged model, and a file that snug quantizes is continued greedily as one that the library quantizes.
+
+Needs llama-cpp-py-sync (a wheel with llama.cpp's libraries; glibc 2.38), cffi and numpy. SmolLM2's file is looked
+at where `snug demo --fetch_only` has put it.
+Run: in_llama_cpp.py SNUG
+"""
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from tiny import base_model, run, train
+
+try:
+    import numpy as np
+    from llama_cpp_py_sync import _cffi_bindings as llama
+
+    ffi, lib = llama.get_ffi(), llama.get_lib()
+except (ImportError, OSError, RuntimeError) as error:
+    print(f"skipped: needs numpy and llama-cpp-py-sync ({error})")
+    sys.exit(77)
+
+CACHE = Path(os.environ.get("SNUG_CACHE", Path.home() / ".cache/snug"))
+SMOLLM2 = CACHE / "models/smollm2-135m-instruct/SmolLM2-135M-Instruct.Q4_1.gguf"
+MIXES = {"Q8_0": 7, "Q4_K_M": 15}  # numbers of llama.h
+LLAMA = dict(hidden_size=256, intermediate_size=512, num_attention_heads=8, num_key_value_heads=4)
+MODELS = {
+    "llama": dict(model_type="llama", architectures=["LlamaForCausalLM"], tie_word_embeddings=False, **LLAMA),
+    "qwen2": dict(model_type="qwen2", architectures=["Qwen2ForCausalLM"], tie_word_embeddings=True, **LLAMA),
+}
+ADAPTERS = {
+    "lora": ["--lora_r", 4, "--lora_alpha", 6, "--lora_target_modules", "all-linear"],
+    "rslora": ["--lora_r", 4, "--lora_alpha", 6, "--lora_use_rslora", "true", "--lora_target_modules", "q_proj,k_proj"],
+}
+
+
+class Model:
+    def __init__(self, file, adapter=None):
+        params = lib.llama_model_default_params()
+        params.use_extra_bufts = False
+        self.model = lib.llama_model_load_from_file(str(file).encode(), params)
+        assert self.model != ffi.NULL, file
+        wanted = lib.llama_context_default_params()
+        wanted.n_ctx = wanted.n_batch = 128
+        wanted.n_threads = wanted.n_threads_batch = 2
+        wanted.type_k = wanted.type_v = 0  # float32
+        wanted.flash_attn_type = 0  # off: it rounds to float16
+        self.context = lib.llama_init_from_model(self.model, wanted)
+        if adapter is not None:
+            loaded = lib.llama_adapter_lora_init(self.model, str(adapter).encode())
+            assert loaded != ffi.NULL, adapter
+            assert lib.llama_set_adapters_lora(self.context, [loaded], 1, [1.0]) == 0
+        self.size = lib.llama_vocab_n_tokens(lib.llama_model_get_vocab(self.model))
+
+    def close(self):
+        lib.llama_free(self.context)
+        lib.llama_model_free(self.model)
+
+    def logits(self, ids):
+        """After the last of these tokens, which follow those of earlier calls."""
+        tokens = ffi.new("llama_token[]", list(ids))
+        assert lib.llama_decode(self.context, lib.llama_batch_get_one(tokens, len(ids))) == 0
+        found = ffi.buffer(lib.llama_get_logits_ith(self.context, -1), 4 * self.size)
+        return np.frombuffer(found, np.float32).copy()
+
+    def greedy(self, ids, count):
+        found = []
+        while len(found) < count:
+            ids = [int(self.logits(ids).argmax())]
+            found += ids
+        return found
+
+    def tokens(self, text):
+        found, raw = ffi.new("llama_token[128]"), text.encode()
+        count = lib.llama_tokenize(lib.llama_model_get_vocab(self.model), raw, len(raw), found, 128, True, True)
+        return list(found[0:count])
+
+
+def look(file, question, adapter=None):
+    model = Model(file, adapter)
+    try:
+        return question(model)
+    finally:
+        model.close()
+
+
+def check_adapters(snug, folder, name, base):
+    """Each alone, and one whose second kind of layer has an alpha of its own."""
+    ids = [5, 17, 80, 41, 200, 3, 9]
+    run(snug, "convert", base, folder / "base.gguf")
+    plain = look(folder / "base.gguf", lambda model: model.logits(ids))
+    for kind, options in ADAPTERS.items():
+        adapter = train(snug, "finetune_lora", base, folder / kind, 20, "--lr", 0.02, *options)
+        for alpha in ({}, {"k_proj": 2}):
+            config = json.loads((adapter / "adapter_config.json").read_text())
+            (adapter / "adapter_config.json").write_text(json.dumps({**config, "alpha_pattern": alpha}))
+            merged, case = folder / f"{kind}-{len(alpha)}", f"{name}, {kind}, {alpha}"
+            run(snug, "convert", adapter, f"{merged}-adapter.gguf")
+            run(snug, "merge", adapter, "--out_dir", merged)
+            run(snug, "convert", merged, f"{merged}.gguf")
+            wanted = look(f"{merged}.gguf", lambda model: model.logits(ids))
+            found = look(folder / "base.gguf", lambda model: model.logits(ids), f"{merged}-adapter.gguf")
+            error, moved = np.abs(found - wanted).max(), np.abs(plain - wanted).max()
+            print(f"{case}: {error:.1e} from the merged model's logits, where the base's are {moved:.1e} away")
+            assert error < 1e-5 * np.abs(wanted).max() < moved, case
+
+
+def check_quantized(snug, folder, name, source):
+    """From one float16 file."""
+    whole = folder / f"{name}-f16.gguf"
+    run(snug, "convert", source, whole, "--dtype", "float16")
+    for mix, number in MIXES.items():
+        ours, theirs = folder / f"{name}-{mix}.gguf", folder / f"{name}-{mix}-by-llama-cpp.gguf"
+        run(snug, "convert", whole, ours, "--gguf_type", mix)
+        params = ffi.new("llama_model_quantize_params *", lib.llama_model_quantize_default_params())
+        params.ftype, params.nthread = number, 2
+        assert lib.llama_model_quantize(str(whole).encode(), str(theirs).encode(), params) == 0
+        for text in ("say 3", "The apt package manager resolves"):
+            continued = [look(file, lambda model: model.greedy(model.tokens(text), 32)) for file in (ours, theirs)]
+            assert continued[0] == continued[1], (name, mix, text, continued)
+        print(f"{name}, {mix}: the same 2 x 32 tokens")
+
+
+def main():
+    quiet = ffi.callback("void(enum ggml_log_level, const char *, void *)", lambda *_: None)
+    lib.llama_log_set(quiet, ffi.NULL)
+    snug = sys.argv[1]
+    for name, config in MODELS.items():
+        with tempfile.TemporaryDirectory() as temporary:
+            folder = Path(temporary)
+            base = base_model(snug, folder, **config)
+            check_adapters(snug, folder, name, base)
+            check_quantized(snug, folder, name, base)
+    if not SMOLLM2.exists():
+        print(f"without SmolLM2: {SMOLLM2} is missing (snug demo --fetch_only)")
+        return
+    with tempfile.TemporaryDirectory() as temporary:
+        check_quantized(snug, Path(temporary), "SmolLM2", SMOLLM2)
+
+
+if __name__ == "__main__":
+    main()
