@@ -6,9 +6,11 @@
 #include <ATen/ops/isfinite.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <optional>
+#include <string_view>
 
 #include "base/error.h"
 #include "files/weights/byte_reader.h"
@@ -19,7 +21,7 @@ namespace {
 
 // PEFT's name for every linear layer but the head.
 constexpr const char* kAllLinear = "all-linear";
-constexpr const char* kHead = "lm_head";
+constexpr std::array<std::string_view, 2> kHeads = {"lm_head", "embed_out"};  // GPT-NeoX's
 
 bool matches_whole(const std::string& pattern, const std::string& name, const char* key) {
   // In a group, since the pattern may have alternatives.
@@ -29,7 +31,7 @@ bool matches_whole(const std::string& pattern, const std::string& name, const ch
 }
 
 bool is_in(const ModuleChoice& choice, const std::string& module, const char* key) {
-  if (choice.pattern == kAllLinear) return module != kHead;
+  if (choice.pattern == kAllLinear) return std::ranges::count(kHeads, module) == 0;
   if (!choice.pattern.empty()) return matches_whole(choice.pattern, module, key);
   return std::ranges::any_of(choice.names, [&](const std::string& name) {
     return module == name || module.ends_with("." + name);

@@ -168,6 +168,7 @@ TEST(PeftAdapter, ModulesAreChosenAsPeftDoes) {
   EXPECT_TRUE(adapts(pattern("x|.*\\.[qk]_proj"), q));
   EXPECT_TRUE(adapts(pattern("all-linear"), q));
   EXPECT_FALSE(adapts(pattern("all-linear"), "lm_head"));
+  EXPECT_FALSE(adapts(pattern("all-linear"), "embed_out"));
   AdapterConfig some = names({"q_proj", "lm_head"});
   some.layers_to_transform = {1, 3};
   EXPECT_TRUE(adapts(some, q));
