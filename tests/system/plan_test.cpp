@@ -183,6 +183,25 @@ TEST(PlanCommand, SetsLitgptBesideIt) {
             1.5 * plan["memory"]["by_category"]["activations"].get<double>());
 }
 
+TEST(PlanCommand, SetsTransformersBesideIt) {
+  const std::vector<std::string> words{"--device", "a100-80", "--like", "transformers"};
+  const Result text = run(plan_words(words));
+  EXPECT_EQ(text.exit_code, 0) << text.output;
+  for (const char* part : {"Compared with transformers in its own Trainer",
+                           "gradient_checkpointing: true", "optim: adamw_bnb_8bit"})
+    EXPECT_NE(text.output.find(part), std::string::npos) << part << " in\n" << text.output;
+  std::vector<std::string> more = plan_words(words);
+  more.insert(more.end(),
+              {"--activation_checkpointing", "all", "--optimizer_offload", "cpu", "--json"});
+  const nlohmann::json plan = nlohmann::json::parse(run(more).output);
+  ASSERT_FALSE(plan["like"]["changes"].empty());
+  for (const nlohmann::json& change : plan["like"]["changes"]) {
+    EXPECT_NE(change["line"], "gradient_checkpointing: true");
+    EXPECT_NE(change["line"], "optim: adamw_bnb_8bit");
+    EXPECT_LT(change["peak_allocated"], plan["like"]["peak_allocated"]) << change;
+  }
+}
+
 // Adapters of one rank beside the same layers are as large on both sides.
 TEST(PlanCommand, SetsLitgptsAdaptersBesideOurs) {
   const std::vector<std::string> lora{"--device",   "a100-80", "--lora_r",          "32",

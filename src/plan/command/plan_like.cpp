@@ -33,6 +33,9 @@ int64_t highest(const std::vector<plan::Moment>& timeline, Category category, Wh
 constexpr auto kAnywhere = [](const plan::Moment&) { return true; };
 constexpr auto kInUpdate = [](const plan::Moment& m) { return m.phase == memory::Phase::Step; };
 constexpr auto kInHead = [](const plan::Moment& m) { return m.unit == "head"; };
+constexpr auto kInBackwardOfHead = [](const plan::Moment& m) {
+  return m.unit == "head" && m.phase == memory::Phase::Backward;
+};
 
 // Attention of bfloat16 goes through plain products on a GPU before Ampere.
 bool has_fused_attention(const plan::DeviceProfile& device, const std::string& precision) {
@@ -43,7 +46,7 @@ bool has_fused_attention(const plan::DeviceProfile& device, const std::string& p
 rivals::Sharding sharding_of(const std::string& program, bool litgpt,
                              const recipe::Recipe& recipe) {
   using rivals::Sharding;
-  if (engine::named_ranks(recipe) == 1) return Sharding::None;
+  if (engine::named_ranks(recipe) == 1 || program == "transformers") return Sharding::None;
   if (program == "litgpt") return Sharding::FsdpUnits;
   const bool offloads = recipe.optimizer_offload == "cpu";
   const bool fsdp =
@@ -59,6 +62,12 @@ rivals::Sharding sharding_of(const std::string& program, bool litgpt,
       recipe.strategy, offloads && !litgpt ? " with optimizer_offload" : "");
 }
 
+bool differ_in_length(const data::SampleStore& samples) {
+  for (int64_t i = 0; i < samples.count(); ++i)
+    if (samples.length(i) != samples.longest()) return true;
+  return false;
+}
+
 rivals::Options options_of(const std::string& program, bool litgpt, const models::Model& model,
                            const recipe::Recipe& recipe, const data::SampleStore& samples,
                            const plan::DeviceProfile& device) {
@@ -70,6 +79,10 @@ rivals::Options options_of(const std::string& program, bool litgpt, const models
       .reserved_limit = device.kind == at::kCUDA ? device.usable_bytes() : 0,
       .sharding = sharding_of(program, litgpt, recipe),
       .ranks = engine::named_ranks(recipe)};
+  if (program == "transformers") {
+    options.padded = options.batch > 1 && differ_in_length(samples);
+    options.on_cpu = device.kind == at::kCPU;
+  }
   if (litgpt || !model.reads().source) return options;
   // Scripts give a caption to both sides of an encoder-decoder, behind the picture's places.
   for (int64_t i = 0; i < samples.count(); ++i)
@@ -84,7 +97,8 @@ Like::Like(const std::string& program, const models::Model& model, const plan::C
            const data::SampleStore& samples, const plan::DeviceProfile& device)
     : program_(program),
       model_type_(model.hugging_face_config().value("model_type", "")),
-      litgpt_(!rivals::has_lightning_model(model.hugging_face_config())),
+      transformers_(program == "transformers"),
+      litgpt_(!transformers_ && !rivals::has_lightning_model(model.hugging_face_config())),
       candidate_(candidate),
       device_(device),
       num_blocks_(model.dimensions().num_layers),
@@ -96,6 +110,11 @@ Like::Like(const std::string& program, const models::Model& model, const plan::C
     throw UserError("like: {}: models of type {} cannot be compared with it; leave --like out",
                     program, model_type_);
   options_ = options_of(program, litgpt_, model, candidate.recipe, samples, device);
+  if (transformers_) {
+    like_ = rivals::like_transformers(model, candidate.recipe, options_);
+    try_changes(model);
+    return;
+  }
   if (!litgpt_ && program != "lightning")
     throw UserError("like: {}: LitGPT has no model of type {}; use --like lightning", program,
                     model_type_);
@@ -103,9 +122,46 @@ Like::Like(const std::string& program, const models::Model& model, const plan::C
                   : rivals::like_lightning(config, candidate.recipe, options_);
 }
 
-bool Like::fits() const {
-  return like_.prediction.peak_allocated <= device_.usable_bytes() &&
-         like_.prediction.fits_reserved;
+bool Like::fits(const rivals::Figures& figures) const {
+  return figures.prediction.peak_allocated <= device_.usable_bytes() &&
+         figures.prediction.fits_reserved;
+}
+
+bool Like::fits() const { return fits(like_); }
+
+void Like::try_changes(const models::Model& model) {
+  const recipe::Recipe& recipe = candidate_.recipe;
+  const auto attempt = [&](const std::string& line, auto change) {
+    recipe::Recipe changed = recipe;
+    rivals::Options options = options_;
+    change(changed, options);
+    const rivals::Figures figures = rivals::like_transformers(model, changed, options);
+    changes_.push_back({line, figures.prediction.peak_allocated, fits(figures)});
+  };
+  if (recipe.activation_checkpointing == "none")
+    attempt("gradient_checkpointing: true",
+            [](recipe::Recipe& r, auto&) { r.activation_checkpointing = "all"; });
+  if (options_.batch > 1)
+    attempt(fmt::format("per_device_train_batch_size: {}", options_.batch / 2),
+            [](recipe::Recipe& r, rivals::Options& o) {
+              o.batch /= 2;
+              r.train.micro_batch_size = o.batch;
+            });
+  if (recipe.optimizer.name == recipe::OptimizerName::AdamW && !recipe.updates_on_host())
+    attempt("optim: adamw_bnb_8bit",
+            [](recipe::Recipe& r, auto&) { r.optimizer.name = recipe::OptimizerName::AdamW8bit; });
+  if (!recipe.has_16_bit_weights() && recipe.quantize.empty())
+    attempt("dtype: bfloat16 in place of bf16: true",
+            [](recipe::Recipe& r, auto&) { r.precision = recipe::Precision::BFloat16; });
+  if (!recipe.lora.enabled)
+    attempt("peft: LoraConfig(r=16, target_modules=\"all-linear\")", [](recipe::Recipe& r, auto&) {
+      r.lora.enabled = true;
+      r.lora.r = 16;
+      r.lora.target_modules = "all-linear";
+    });
+  else if (recipe.quantize.empty())
+    attempt("BitsAndBytesConfig(load_in_4bit=True)",
+            [](recipe::Recipe& r, auto&) { r.quantize = recipe::Quantize::Nf4; });
 }
 
 Like::Side Like::side_of(const plan::Prediction& prediction) {
@@ -122,6 +178,9 @@ Like::Side Like::theirs() const {
   Side side = side_of(like_.prediction);
   side.kept = like_.kept_by_blocks;
   side.head = like_.head;
+  // Gradients of float32 logits, which are as large again, are where many a run ends.
+  if (transformers_)
+    side.head += highest(like_.prediction.timeline, Category::Workspace, kInBackwardOfHead);
   side.update = like_.update_temporaries;
   return side;
 }
@@ -147,8 +206,10 @@ std::string Like::why_weights() const {
   const recipe::Recipe& recipe = candidate_.recipe;
   const nn::Precision precision = nn::parse_precision(recipe.precision);
   if (recipe.weight_streaming) return "weight streaming";
-  if (!recipe.quantize.empty()) return "one embedding; LitGPT also keeps the one it replaced";
-  const std::string tied = tied_ ? "embedding and head are one weight" : "";
+  if (!recipe.quantize.empty())
+    return transformers_ ? "16 bits for what has no 4; peft makes it float32"
+                         : "one embedding; LitGPT also keeps the one it replaced";
+  const std::string tied = litgpt_ && tied_ ? "embedding and head are one weight" : "";
   if (precision.parameters == precision.compute || recipe.lora.enabled) return tied;
   return "no 16-bit copies of all weights between forward and backward" +
          (tied.empty() ? "" : "; " + tied);
@@ -159,22 +220,24 @@ std::string Like::table() const {
   const plan::Prediction &p = candidate_.prediction, &q = like_.prediction;
   const Side a = ours(), b = theirs();
   std::vector<report::Table::Column> columns{{"", report::Align::Left}, {"snug"}, {program_}};
-  if (litgpt_) columns.push_back({"why less", report::Align::Left});
+  const bool explains = litgpt_ || transformers_;
+  if (explains) columns.push_back({"why less", report::Align::Left});
   report::Table table(columns);
   const auto row = [&](const char* what, int64_t mine, int64_t other, const std::string& why = "") {
     std::vector<std::string> cells{what, format_bytes(mine), format_bytes(other)};
-    if (litgpt_) cells.push_back(mine < other - other / 100 ? why : "");
+    if (explains) cells.push_back(mine < other - other / 100 ? why : "");
     table.add_row(cells);
   };
   const bool offload = recipe.optimizer_offload != "none";
   const bool lora = recipe.lora.enabled;
-  const std::string tied = tied_ && !lora ? "embedding and head are one weight" : "";
+  const std::string tied = litgpt_ && tied_ && !lora ? "embedding and head are one weight" : "";
   row("weights", a.weights, b.weights, why_weights());
   row("gradients", a.gradients, b.gradients,
-      recipe.optimizer_in_backward       ? "optimizer in backward"
-      : offload                          ? "optimizer offload"
-      : lora && !recipe.quantize.empty() ? "the embedding is frozen; LitGPT's replacement is not"
-                                         : tied);
+      recipe.optimizer_in_backward ? "optimizer in backward"
+      : offload                    ? "optimizer offload"
+      : litgpt_ && lora && !recipe.quantize.empty()
+          ? "the embedding is frozen; LitGPT's replacement is not"
+          : tied);
   row("optimizer states", a.states, b.states, offload ? "optimizer offload" : tied);
   row("kept for backward", a.kept, b.kept, why_kept());
   row("logits and loss", a.head, b.head, "in chunks if there are many; no separate log-softmax");
@@ -184,6 +247,16 @@ std::string Like::table() const {
   if (!litgpt_ && std::max(p.peak_host, q.peak_host) > 0)
     row("on the host", p.peak_host, q.peak_host);
   return table.render();
+}
+
+std::string Like::changes() const {
+  if (changes_.empty()) return "";
+  report::Table table(
+      {{"one change there", report::Align::Left}, {"peak allocated"}, {"", report::Align::Left}});
+  for (const Change& change : changes_)
+    table.add_row(
+        {change.line, format_bytes(change.peak_allocated), change.fits ? "fits" : "does not fit"});
+  return "\n" + table.render();
 }
 
 // The figures of the script's own memory snapshots in the second step.
@@ -213,7 +286,7 @@ std::string Like::text() const {
       "Compared with {}: {} x {} tokens{}, padded; each row at its own peak\n\n{}\n", whose(),
       options_.batch, options_.tokens,
       options_.labels > 0 ? fmt::format(" and {} labels", options_.labels) : "", table());
-  if (!litgpt_) text += phases() + "\n";
+  if (!litgpt_ && !transformers_) text += phases() + "\n";
   text += fmt::format(
       "With {}, {} is allocated right after a forward; {}.", program_,
       format_bytes(like_.after_forward),
@@ -224,7 +297,7 @@ std::string Like::text() const {
   else if (litgpt_ && q.peak_host > 0)
     text += fmt::format(" It takes {} of host memory per GPU; snug takes {}.",
                         format_bytes(q.peak_host), format_bytes(p.peak_host));
-  text += "\n";
+  text += "\n" + changes();
   if (like_.reserved_ahead > 0)
     text += fmt::format(
         "FSDP without limit_all_gathers reserves up to {}: the host gathers weights ahead of the "
@@ -257,9 +330,12 @@ std::string Like::whose_litgpt() const {
 std::string Like::whose() const {
   if (litgpt_) return whose_litgpt();
   const recipe::Recipe& recipe = candidate_.recipe;
-  std::string text = model_type_ == "gpt2" ? "minGPT" : "transformers' BLIP-2";
+  std::string text = transformers_           ? "transformers"
+                     : model_type_ == "gpt2" ? "minGPT"
+                                             : "transformers' BLIP-2";
   if (recipe.lora.enabled)
     text += recipe.quantize.empty() ? " with peft" : " with peft and bitsandbytes";
+  if (transformers_) return text + " in its own Trainer";
   text += " in a Lightning Trainer";
   if (options_.sharding == rivals::Sharding::DdpBucketViews) text += " with DDP";
   if (options_.sharding == rivals::Sharding::FsdpUnits) text += " with FSDP around each block";
@@ -289,6 +365,14 @@ nlohmann::json Like::json() const {
                      {"paged_states", like_.paged_states}};
   if (litgpt_) {
     out["offloaded_to_host"] = like_.prediction.peak_host;
+    return out;
+  }
+  if (transformers_) {
+    out["has_mask"] = options_.padded;
+    for (const Change& change : changes_)
+      out["changes"].push_back({{"line", change.line},
+                                {"peak_allocated", change.peak_allocated},
+                                {"fits", change.fits}});
     return out;
   }
   out["labels_per_sample"] = options_.labels > 0 ? options_.labels : options_.tokens;

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <vector>
 
 #include "data/sample_store.h"
 #include "models/model.h"
@@ -16,8 +17,8 @@ namespace snug::plan {
 
 class Like {
  public:
-  // `program`: litgpt or lightning. Throws UserError for a model or recipe that cannot be planned
-  // for that program.
+  // `program`: litgpt, lightning or transformers. Throws UserError for a model or recipe that
+  // cannot be planned for that program.
   Like(const std::string& program, const models::Model& model, const plan::Candidate& candidate,
        const data::SampleStore& samples, const plan::DeviceProfile& device);
 
@@ -30,18 +31,28 @@ class Like {
   struct Side {
     int64_t weights = 0, gradients = 0, states = 0, kept = 0, head = 0, update = 0;
   };
+  // A line of the other program's recipe, changed alone.
+  struct Change {
+    std::string line;
+    int64_t peak_allocated = 0;
+    bool fits = false;
+  };
   static Side side_of(const plan::Prediction& prediction);
   Side ours() const { return side_of(candidate_.prediction); }
   Side theirs() const;
   std::string table() const;
+  std::string changes() const;
   std::string why_weights() const;
   std::string why_kept() const;
   std::string phases() const;
   std::string whose() const;
   std::string whose_litgpt() const;
+  bool fits(const rivals::Figures& figures) const;
+  void try_changes(const models::Model& model);
 
   std::string program_, model_type_;
-  bool litgpt_;  // LitGPT's model, in its own commands or in a Lightning Trainer
+  bool transformers_;  // a decoder in transformers' Trainer
+  bool litgpt_;        // LitGPT's model, in its own commands or in a Lightning Trainer
   const plan::Candidate& candidate_;
   const plan::DeviceProfile& device_;
   int64_t num_blocks_;
@@ -49,6 +60,7 @@ class Like {
   int64_t our_tokens_;  // of our micro-batch
   rivals::Options options_;
   rivals::Figures like_;
+  std::vector<Change> changes_;  // of transformers
 };
 
 }  // namespace snug::plan

@@ -147,10 +147,8 @@ at::Tensor LitgptModel::qkv_adapters(const Linear& layer, const at::Tensor& x) {
 
 // x (B, H, T, D)
 at::Tensor LitgptModel::rope(const at::Tensor& x) const {
-  const int64_t half = x.size(-1) / 2;
   const at::Tensor cos = cos_.slice(2, 0, x.size(2)), sin = sin_.slice(2, 0, x.size(2));
-  const at::Tensor rotated = at::cat({-x.slice(-1, half), x.slice(-1, 0, half)}, -1);
-  const at::Tensor roped = ((x * cos) + (rotated * sin)).to(x.scalar_type());
+  const at::Tensor roped = rotated(x, cos, sin).to(x.scalar_type());
   return at::cat({roped, x.slice(-1, x.size(-1))}, -1);  // with the share that is not rotated
 }
 

@@ -5,6 +5,8 @@
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -14,6 +16,7 @@
 #include "core/memory/guards.h"
 #include "plan/predict.h"
 #include "plan/rivals/blip2_model.h"
+#include "plan/rivals/decoder_model.h"
 #include "plan/rivals/gpt_models.h"
 #include "plan/rivals/optimizer.h"
 
@@ -102,19 +105,46 @@ void check_lightning(const nlohmann::json& config, const recipe::Recipe& recipe,
         optimizer, offload);
 }
 
+void check_transformers(const nlohmann::json& config, const recipe::Recipe& recipe,
+                        const Options& options) {
+  const std::vector<std::string>& known = DecoderModel::families();
+  const auto& optimizer = recipe.optimizer.name;
+  if (std::find(known.begin(), known.end(), model_type(config)) == known.end())
+    throw UserError("like: transformers: a model of type {} is not planned, only {}",
+                    model_type(config), fmt::join(known, ", "));
+  if (options.ranks > 1)
+    throw UserError("like: transformers is planned on one device; use --devices 1");
+  if (recipe.lora.use_dora)
+    throw UserError("like: peft is planned without DoRA; leave lora_use_dora out");
+  if (recipe.quantize.starts_with("bnb.int8"))
+    throw UserError("like: quantize = {}: transformers is planned with bnb.nf4 and bnb.fp4",
+                    recipe.quantize);
+  if (optimizer != Name::AdamW && optimizer != Name::Sgd && optimizer != Name::AdamW8bit)
+    throw UserError("like: optimizer = {}: transformers is planned with adamw, sgd and adamw_8bit",
+                    optimizer);
+  if (recipe.updates_on_host() && (recipe.optimizer_offload != "cpu" || optimizer == Name::Sgd))
+    throw UserError(
+        "like: optimizer_offload = {}: transformers is planned with the paged optimizers of "
+        "bitsandbytes, which are adamw and adamw_8bit with optimizer_offload: cpu",
+        recipe.optimizer_offload);
+}
+
 Model::Options model_options(Library library, const recipe::Recipe& recipe, const Options& options,
                              bool checkpointing) {
   const bool quantizes = library == Library::LitGpt || recipe.lora.enabled;
   return {.weights = {.library = library,
                       .precision = nn::parse_precision(recipe.precision),
+                      .loaded = nn::parse_precision(recipe.precision).parameters,
                       .sharding = options.sharding,
                       .ranks = options.ranks,
                       .lora = recipe.lora,
-                      .quantize = quantizes ? recipe.quantize : ""},
+                      .quantize = quantizes ? recipe.quantize : "",
+                      .on_cpu = options.on_cpu},
           .checkpointing = checkpointing,
           .batch = options.batch,
           .tokens = options.tokens,
-          .labels = options.labels};
+          .labels = options.labels,
+          .padded = options.padded};
 }
 
 Program litgpt(const models::Model& like, const recipe::Recipe& recipe, const Options& options) {
@@ -140,7 +170,7 @@ Program litgpt(const models::Model& like, const recipe::Recipe& recipe, const Op
   } else {
     program.optimizer = recipe.quantize.empty()
                             ? torch_optimizer(recipe.optimizer, weights, {.moment_by_moment = true})
-                            : paged_adamw(weights);
+                            : paged_adamw(weights, {});
   }
   return program;
 }
@@ -169,6 +199,30 @@ Program lightning(const nlohmann::json& config, const recipe::Recipe& recipe,
   return program;
 }
 
+Program transformers(const models::Model& like, const recipe::Recipe& recipe,
+                     const Options& options) {
+  check_transformers(like.hugging_face_config(), recipe, options);
+  Model::Options model = model_options(Library::Transformers, recipe, options,
+                                       recipe.activation_checkpointing != "none");
+  // peft's prepare_model_for_kbit_training makes float32 of all that is not quantized.
+  nn::Precision& precision = model.weights.precision;
+  if (!model.weights.quantize.empty()) {
+    if (precision.parameters == precision.compute) precision.compute = at::kFloat;
+    precision.parameters = at::kFloat;
+  }
+  Program program{.model = std::make_unique<DecoderModel>(like, model), .loop = Loop::HuggingFace};
+  const std::vector<at::Tensor>& weights = program.model->modules().trained();
+  // The Trainer keeps float32 states of embeddings.
+  const bool trains_embedding = !recipe.lora.enabled;
+  program.optimizer =
+      recipe.updates_on_host()
+          ? paged_adamw(weights, {.eight_bits = recipe.optimizer.name == Name::AdamW8bit,
+                                  .first_in_float32 = trains_embedding})
+          : torch_optimizer(recipe.optimizer, weights,
+                            {.fused = true, .first_in_float32 = trains_embedding});
+  return program;
+}
+
 // Two steps of a program's loop.
 class Training {
  public:
@@ -183,7 +237,7 @@ class Training {
     for (step_ = 0; step_ < 2; ++step_) {
       for (int64_t i = 0; i < accumulate_; ++i) run_micro_batch(/*first=*/i == 0);
       optimizer_.step();
-      if (program_.loop == Loop::Fabric) model_.modules().drop_gradients();
+      if (program_.loop != Loop::Trainer) model_.modules().drop_gradients();
       note("after_opt_step");
     }
     result_.prediction.peak_host = optimizer_.host_bytes();
@@ -318,6 +372,11 @@ Figures like_litgpt(const models::Model& model, const recipe::Recipe& recipe,
 Figures like_lightning(const nlohmann::json& config, const recipe::Recipe& recipe,
                        const Options& options) {
   return run([&] { return lightning(config, recipe, options); }, recipe, options);
+}
+
+Figures like_transformers(const models::Model& model, const recipe::Recipe& recipe,
+                          const Options& options) {
+  return run([&] { return transformers(model, recipe, options); }, recipe, options);
 }
 
 }  // namespace snug::plan::rivals

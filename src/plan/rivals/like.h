@@ -1,7 +1,7 @@
 // The same recipe as another program would train it: eager PyTorch on a GPU, padding, whole logits.
 // That program's model and loop run operator by operator on meta, under the ledger, so that
-// autograd itself decides what is kept; nothing is fitted. Models: LitGPT's, transformers' BLIP-2,
-// minGPT.
+// autograd itself decides what is kept; nothing is fitted. Models: LitGPT's, transformers' decoders
+// and BLIP-2, minGPT.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -18,9 +18,10 @@ namespace snug::plan::rivals {
 
 // Whose loop: `litgpt finetune_full` or, with adapters, `finetune_lora` (Fabric: logits in float32,
 // which the latter has in pieces; gradients dropped after the update, the last micro-batch's logits
-// alive through the next forward), or a Lightning Trainer (gradients dropped between forward and
+// alive through the next forward), a Lightning Trainer (gradients dropped between forward and
+// backward), or transformers' Trainer (gradients dropped after the update, logits before the
 // backward).
-enum class Loop { Fabric, Trainer };
+enum class Loop { Fabric, Trainer, HuggingFace };
 
 struct Options {
   Loop loop = Loop::Fabric;
@@ -29,9 +30,11 @@ struct Options {
   bool fused_attention = true;
   int64_t batch = 1, tokens = 1;  // samples and the padded length of a micro-batch
   int64_t labels = 0;             // of a decoder's own; 0: as many as tokens
+  bool padded = false;            // samples differ in length: transformers' decoders have a mask
   int64_t reserved_limit = 0;     // what the allocator may reserve; 0: no limit
   Sharding sharding = Sharding::None;
-  int64_t ranks = 1;  // GPUs; the global batch is that of all of them
+  int64_t ranks = 1;    // GPUs; the global batch is that of all of them
+  bool on_cpu = false;  // a CPU's attention and dropout. Of transformers' decoders.
 };
 
 // What a script's four snapshots around a step say.
@@ -65,5 +68,7 @@ Figures like_litgpt(const models::Model& model, const recipe::Recipe& recipe,
                     const Options& options);
 Figures like_lightning(const nlohmann::json& config, const recipe::Recipe& recipe,
                        const Options& options);
+Figures like_transformers(const models::Model& model, const recipe::Recipe& recipe,
+                          const Options& options);
 
 }  // namespace snug::plan::rivals

@@ -2,6 +2,8 @@
 #include "plan/rivals/modules.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/dropout.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/linear.h>
@@ -149,7 +151,8 @@ at::Tensor Modules::cast_weight(const at::Tensor& weight) {
 }
 
 at::Tensor Modules::dropped(const at::Tensor& x) const {
-  return options_.lora.dropout > 0 ? dropout(x) : x;
+  if (options_.lora.dropout == 0) return x;
+  return options_.on_cpu ? at::dropout(x, options_.lora.dropout, /*train=*/true) : dropout(x);
 }
 
 at::Tensor Modules::product(const Linear& layer, const at::Tensor& x) {
@@ -158,9 +161,9 @@ at::Tensor Modules::product(const Linear& layer, const at::Tensor& x) {
                       layer.bias == nullptr ? at::Tensor() : cast_weight(*layer.bias));
   if (options_.library == Library::LitGpt)
     return product_4bit(x, *layer.weight, layer.out, at::kHalf, layer.scales.defined());
-  // bnb_4bit_compute_dtype is bfloat16, and weights were read in the type of the others.
-  at::Tensor out =
-      product_4bit(x.to(at::kBFloat16), *layer.weight, layer.out, options_.precision.parameters);
+  // bnb_4bit_compute_dtype is bfloat16.
+  at::Tensor out = product_4bit(x.to(at::kBFloat16), *layer.weight, layer.out, options_.loaded,
+                                layer.scales.defined());
   if (layer.bias != nullptr) out = out + layer.bias->to(at::kBFloat16);
   return out.to(x.scalar_type());
 }
@@ -171,16 +174,17 @@ at::Tensor Modules::run(const Linear& layer, const at::Tensor& x) {
   at::Tensor low = dropped(x.to(layer.a->scalar_type()));
   low = at::linear(cast(low), cast_weight(*layer.a));
   const double scaling = 0.5;  // any: shapes only
-  return out + at::linear(low, cast_weight(*layer.b)) * scaling;
+  return (out + at::linear(low, cast_weight(*layer.b)) * scaling).to(out.scalar_type());
 }
 
 at::Tensor Modules::run(const Norm& norm, const at::Tensor& x) const {
   if (norm.bias != nullptr)
     return rivals::layer_norm(autocast() ? x.to(at::kFloat) : x, *norm.weight, *norm.bias);
-  if (options_.library == Library::LitGpt) {
+  if (options_.library == Library::LitGpt || norm.scales_last) {
     const at::Tensor wide = x.to(at::kFloat);
     const at::Tensor mean = at::mean(wide * wide, {-1}, /*keepdim=*/true);
     const at::Tensor normed = wide * at::rsqrt(mean + 1e-6);
+    if (norm.scales_last) return *norm.weight * normed.to(x.scalar_type());
     return (normed * norm.weight->to(at::kFloat)).to(x.scalar_type());
   }
   const at::Tensor variance = at::mean(x.to(at::kFloat).pow(2), {-1}, /*keepdim=*/true);
@@ -222,6 +226,8 @@ at::Tensor Model::run_block(size_t unit, const std::string& name,
     const memory::UnitGuard again(id);
     if (unit != 0) modules_.flat(unit).gather();
     const at::Tensor out = module(given);
+    // What is recomputed casts weights anew, for its own backward.
+    if (memory::current_tag.phase == memory::Phase::Backward) modules_.drop_weight_casts();
     mark_unit(out, id);
     return out;
   };
@@ -257,6 +263,12 @@ at::Tensor Model::split_heads(const at::Tensor& x, int64_t heads) {
 
 at::Tensor Model::join_heads(const at::Tensor& x) {
   return x.transpose(1, 2).contiguous().view({x.size(0), x.size(2), x.size(1) * x.size(3)});
+}
+
+at::Tensor Model::rotated(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin) {
+  const int64_t half = x.size(-1) / 2;
+  const at::Tensor turned = at::cat({-x.slice(-1, half), x.slice(-1, 0, half)}, -1);
+  return (x * cos) + (turned * sin);
 }
 
 // Numbers do not matter, shapes do. Powers are float32 under autocast.

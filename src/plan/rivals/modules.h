@@ -29,10 +29,13 @@ class Modules {
   struct Options {
     Library library = Library::Transformers;
     nn::Precision precision;  // parameters, and compute: the type of products under autocast
+    // What weights were before they were quantized, and are when they are dequantized.
+    at::ScalarType loaded = at::kFloat;
     Sharding sharding = Sharding::None;
     int64_t ranks = 1;
     recipe::LoraOptions lora = {};  // enabled: nothing but adapters trains
     std::string quantize = {};      // empty: none
+    bool on_cpu = false;            // operators as a CPU has them
   };
   struct Linear {
     int64_t in = 0, out = 0;
@@ -45,6 +48,7 @@ class Modules {
   };
   struct Norm {
     at::Tensor *weight = nullptr, *bias = nullptr;  // no bias: the root mean square's
+    bool scales_last = false;  // Llama's: x is normed in float32, and scaled in its own type
   };
 
   explicit Modules(Options options);
@@ -116,6 +120,7 @@ class Model {
     int64_t batch = 1;           // samples of a micro-batch
     int64_t tokens = 1;          // of each, padded
     int64_t labels = 0;          // of each, where a decoder has a length of its own
+    bool padded = false;         // of a decoder: some samples are shorter, so that there is a mask
   };
 
   explicit Model(const Options& options) : options_(options), modules_(options.weights) {}
@@ -162,6 +167,8 @@ class Model {
   // (B, T, H * D) -> (B, H, T, D) and back.
   static at::Tensor split_heads(const at::Tensor& x, int64_t heads);
   static at::Tensor join_heads(const at::Tensor& x);
+  // Rotary positions: x (B, H, T, D), cos and sin (1, 1, T, D).
+  static at::Tensor rotated(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin);
   // GELU by tanh, written out in Python: an operator for each step.
   at::Tensor tanh_gelu(const at::Tensor& x) const;
   // A number of a Hugging Face config.

@@ -44,7 +44,8 @@ at::Tensor record(const at::Tensor& result, const Tensors& inputs, const Tensors
     return result;
   const auto node = std::shared_ptr<Operator>(new Operator, torch::autograd::deleteNode);
   node->gradients = std::move(gradients);
-  for (const at::Tensor& tensor : kept) node->kept.push_back(tensor.variable_data());
+  for (const at::Tensor& tensor : kept)
+    node->kept.push_back(tensor.defined() ? tensor.variable_data() : tensor);
   node->set_next_edges(torch::autograd::collect_next_edges(inputs));
   at::Tensor out = result.variable_data();  // of a view too, nothing but its memory
   torch::autograd::create_gradient_edge(out, node);
@@ -71,11 +72,16 @@ Tensors one_like_result(const Tensors& /*kept*/, const at::Tensor& gradient) {
   return {at::empty_like(gradient)};
 }
 
+// Like x (B, H, T, D), in the kernels' order of memory.
+at::Tensor in_rows(const at::Tensor& x) {
+  return make({x.size(0), x.size(2), x.size(1), x.size(3)}, x).transpose(1, 2);
+}
+
 // The fused kernels' result, in the memory order of q or as (B, T, H, D), and the logarithms of
 // sums that they keep.
 std::pair<at::Tensor, at::Tensor> attention_results(const at::Tensor& q, bool flash) {
-  const int64_t B = q.size(0), H = q.size(1), T = q.size(2), D = q.size(3);
-  at::Tensor out = flash ? at::empty_like(q) : make({B, T, H, D}, q).transpose(1, 2);
+  const int64_t B = q.size(0), H = q.size(1), T = q.size(2);
+  at::Tensor out = flash ? at::empty_like(q) : in_rows(q);
   return {std::move(out), make({B, H, flash ? T : round_up(T, 32)}, q, at::kFloat)};
 }
 
@@ -90,6 +96,13 @@ at::Tensor attention_without_mask(const at::Tensor& q, const at::Tensor& k, cons
                   at::Tensor sums;  // of dq, in float32
                   if (query.scalar_type() != at::kFloat)
                     sums = make({B, H, rows, round_up(query.size(3), 32)}, query, at::kFloat);
+                  // Of every head, before they are summed to those of keys and values.
+                  at::Tensor of_key, of_value;
+                  if (kept[1].size(1) != H) {
+                    const Sizes sizes{B, H, kept[1].size(2), kept[1].size(3)};
+                    of_key = make(sizes, query);
+                    of_value = make(sizes, query);
+                  }
                   return {at::empty_like(query), at::empty_like(kept[1]), at::empty_like(kept[2])};
                 });
 }
@@ -100,13 +113,10 @@ at::Tensor attention_with_mask(const at::Tensor& q, const at::Tensor& k, const a
   const auto [out, lse] = attention_results(q, /*flash=*/false);
   return record(out, {q, k, v, mask}, {q, k, v, mask, out, lse},
                 [trains = mask.requires_grad()](const Tensors& kept, const at::Tensor&) -> Tensors {
-                  const auto like = [](const at::Tensor& t) {  // in the kernel's order of memory
-                    return make({t.size(0), t.size(2), t.size(1), t.size(3)}, t).transpose(1, 2);
-                  };
                   const at::Tensor &query = kept[0], &key = kept[1];
                   const int64_t B = query.size(0), H = query.size(1), T = query.size(2),
                                 U = key.size(2);
-                  Tensors gradients{like(query), like(key), like(key), {}};
+                  Tensors gradients{in_rows(query), in_rows(key), in_rows(key), {}};
                   if (trains)
                     gradients[3] = make({B, H, T, round_up(U, 16)}, kept[3]).slice(-1, 0, U);
                   const at::Tensor delta = make({B, H, T}, query, at::kFloat);
@@ -173,6 +183,19 @@ at::Tensor fused_attention(at::Tensor q, at::Tensor k, at::Tensor v, const at::T
   if (pad == 0) return attention_without_mask(q, k, v);
   for (at::Tensor* t : {&q, &k, &v}) *t = at::constant_pad_nd(*t, {0, pad}, 0);
   return attention_without_mask(q, k, v).slice(-1, 0, size);
+}
+
+at::Tensor cpu_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                         const at::Tensor& mask) {
+  at::Tensor bias;  // to be added
+  if (mask.defined()) bias = make(mask.sizes().vec(), q);
+  const auto [out, lse] = attention_results(q, /*flash=*/false);
+  return record(out, {q, k, v}, {q, k, v, bias, out, lse},
+                [](const Tensors& kept, const at::Tensor& /*gradient*/) -> Tensors {
+                  Tensors gradients;
+                  for (size_t i = 0; i < 3; ++i) gradients.push_back(in_rows(kept[i]));
+                  return gradients;
+                });
 }
 
 at::Tensor plain_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {

@@ -24,7 +24,10 @@ at::Tensor relu(const at::Tensor& x);
 // fused kernels: flash attention for 16-bit types, memory-efficient attention in float32 and where
 // there is a `mask`, bool or to be added, that broadcasts to (B, H, T, U).
 at::Tensor fused_attention(at::Tensor q, at::Tensor k, at::Tensor v, const at::Tensor& mask = {});
-// … and on others: products in float32, all T x U scores of every head.
+// … and on a CPU, whose kernel takes masks and fewer heads of keys too.
+at::Tensor cpu_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                         const at::Tensor& mask = {});
+// … and on other GPUs: products in float32, all T x U scores of every head.
 at::Tensor plain_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v);
 
 // table (buckets, H) -> (1, H, T, U): T5's biases.

@@ -21,6 +21,16 @@ at::Tensor make(const at::Tensor& w, at::ScalarType type) {
   return at::empty(w.sizes(), w.options().dtype(type));
 }
 
+// bitsandbytes' 8-bit states: those of few elements are float32; others have a scale a block.
+bool has_8bit_states(const at::Tensor& w) { return w.numel() >= 4096; }
+at::Tensor make_8bit_codes(const at::Tensor& w) {
+  return make(w, has_8bit_states(w) ? at::kByte : at::kFloat);
+}
+at::Tensor make_8bit_scales(const at::Tensor& w) {
+  constexpr int64_t kBlock = 256;
+  return at::empty({(w.numel() + kBlock - 1) / kBlock}, w.options().dtype(at::kFloat));
+}
+
 class TorchOptimizer : public Optimizer {
  public:
   TorchOptimizer(const recipe::OptimizerOptions& options, const std::vector<at::Tensor>& weights,
@@ -33,7 +43,7 @@ class TorchOptimizer : public Optimizer {
     if (states_.empty() && (!sgd || options_.momentum != 0)) make_states();
     // AdamW makes the square roots of second moments; SGD with decay gradients with it added.
     std::vector<at::Tensor> temporaries;
-    if (options_.name == Name::AdamW || (sgd && options_.weight_decay != 0))
+    if ((options_.name == Name::AdamW && !order_.fused) || (sgd && options_.weight_decay != 0))
       for (const at::Tensor& w : weights_) {
         if (!order_.foreach) temporaries.clear();
         temporaries.push_back(at::empty_like(w));
@@ -51,19 +61,14 @@ class TorchOptimizer : public Optimizer {
   }
 
   void make_state(const at::Tensor& w) {
-    if (options_.name == Name::AdamW8bit)
-      make_8bit_state(w);
-    else
+    if (options_.name != Name::AdamW8bit) {
       states_.push_back(at::empty_like(w));
-  }
-
-  // bitsandbytes: states of few elements are float32; others have a scale a block.
-  void make_8bit_state(const at::Tensor& w) {
-    constexpr int64_t kSmallest8bit = 4096, kBlock = 256;
-    states_.push_back(make(w, w.numel() < kSmallest8bit ? at::kFloat : at::kByte));
-    if (w.numel() >= kSmallest8bit)
-      states_.push_back(
-          at::empty({(w.numel() + kBlock - 1) / kBlock}, w.options().dtype(at::kFloat)));
+    } else if (order_.first_in_float32 && w.is_same(weights_.front())) {
+      states_.push_back(make(w, at::kFloat));
+    } else {
+      states_.push_back(make_8bit_codes(w));
+      if (has_8bit_states(w)) states_.push_back(make_8bit_scales(w));
+    }
   }
 
   recipe::OptimizerOptions options_;
@@ -74,7 +79,8 @@ class TorchOptimizer : public Optimizer {
 
 class PagedAdamW : public Optimizer {
  public:
-  explicit PagedAdamW(const std::vector<at::Tensor>& weights) : weights_(weights) {}
+  PagedAdamW(const std::vector<at::Tensor>& weights, PagedStates kind)
+      : weights_(weights), kind_(kind) {}
 
   void step() override {
     constexpr int64_t kSmallestPaged = 100000;
@@ -83,14 +89,21 @@ class PagedAdamW : public Optimizer {
     const memory::CategoryGuard category(Category::Optimizer);
     for (const at::Tensor& w : weights_) {
       const bool on_device = w.numel() < kSmallestPaged;
-      if (!on_device) paged_bytes_ += 2 * w.numel() * static_cast<int64_t>(sizeof(float));
-      for (int i = 0; on_device && i < 2; ++i) states_.push_back(make(w, at::kFloat));
+      const bool is_8bit =
+          kind_.eight_bits && !(kind_.first_in_float32 && w.is_same(weights_.front()));
+      const auto bytes = static_cast<int64_t>(is_8bit ? 1 : sizeof(float));
+      if (!on_device) paged_bytes_ += 2 * w.numel() * bytes;
+      for (int i = 0; i < 2; ++i) {
+        if (on_device) states_.push_back(is_8bit ? make_8bit_codes(w) : make(w, at::kFloat));
+        if (is_8bit && has_8bit_states(w)) states_.push_back(make_8bit_scales(w));
+      }
     }
   }
   int64_t paged_bytes() const override { return paged_bytes_; }
 
  private:
   const std::vector<at::Tensor>& weights_;
+  PagedStates kind_;
   std::vector<at::Tensor> states_;
   int64_t paged_bytes_ = 0;
 };
@@ -103,8 +116,8 @@ std::unique_ptr<Optimizer> torch_optimizer(const recipe::OptimizerOptions& optio
   return std::make_unique<TorchOptimizer>(options, weights, order);
 }
 
-std::unique_ptr<Optimizer> paged_adamw(const std::vector<at::Tensor>& weights) {
-  return std::make_unique<PagedAdamW>(weights);
+std::unique_ptr<Optimizer> paged_adamw(const std::vector<at::Tensor>& weights, PagedStates states) {
+  return std::make_unique<PagedAdamW>(weights, states);
 }
 
 // DeepSpeed's part of optimizer.h, as Lightning sets it up.

@@ -36,6 +36,10 @@ struct UpdateOrder {
   bool foreach = true;
   // All first moments are made before the second ones; otherwise both of a weight together.
   bool moment_by_moment = false;
+  // One kernel for an update of AdamW, which needs no memory beside the states.
+  bool fused = false;
+  // The first weight, an embedding, has float32 states where others have 8-bit ones.
+  bool first_in_float32 = false;
 };
 
 // adamw, sgd and adamw_8bit. The weights stay the caller's.
@@ -43,9 +47,13 @@ std::unique_ptr<Optimizer> torch_optimizer(const recipe::OptimizerOptions& optio
                                            const std::vector<at::Tensor>& weights,
                                            UpdateOrder order);
 
-// bitsandbytes' PagedAdamW: float32 states, of which the large ones are none of the allocator's,
-// and no temporaries.
-std::unique_ptr<Optimizer> paged_adamw(const std::vector<at::Tensor>& weights);
+// bitsandbytes' PagedAdamW and PagedAdamW8bit: states of which the large ones are none of the
+// allocator's, and no temporaries.
+struct PagedStates {
+  bool eight_bits = false;  // else float32
+  bool first_in_float32 = false;
+};
+std::unique_ptr<Optimizer> paged_adamw(const std::vector<at::Tensor>& weights, PagedStates states);
 
 // DeepSpeed's Adam on the host. ZeRO-2: gradients leave the device as they come.
 std::unique_ptr<Optimizer> zero2_on_host(const std::vector<at::Tensor>& weights);

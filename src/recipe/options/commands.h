@@ -52,7 +52,7 @@ struct DemoOptions {
 // plan, beside its recipe.
 struct PlanOptions {
   std::string device = "cpu";  // a profile's name or a YAML file; cpu: this machine
-  std::string like;            // litgpt | lightning: another program to compare with; empty: none
+  std::string like;            // another program to compare with; empty: none
   bool scaling = false;        // also plan for more devices
   bool largest = false;        // search the largest model that fits
   std::string sweep;           // options that run through values; empty: none

@@ -248,8 +248,8 @@ std::vector<Row> plan_rows(PlanOptions& o) {
        .slot = &o.like,
        .help = "also plan the same recipe for another program; litgpt: its finetune_full or "
                "finetune_lora; lightning: a Lightning Trainer with LitGPT's model, transformers' "
-               "BLIP-2 or minGPT",
-       .choices = {"litgpt", "lightning"}},
+               "BLIP-2 or minGPT; transformers: its own Trainer with peft and bitsandbytes",
+       .choices = {"litgpt", "lightning", "transformers"}},
       {.theme = kPlan,
        .key = "scaling",
        .slot = &o.scaling,

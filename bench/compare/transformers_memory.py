@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bytes that transformers' Trainer takes for small models, measured on a CPU.
+
+Each case is a recipe: transformers' own model with random weights, peft's adapters, its Trainer with the
+optimizer that the recipe names, two steps. PyTorch's profiler reports every allocation and release of its
+CPU allocator; the sum is what is live. This is what `snug plan --like transformers` is held against, with
+the CPU's kernels in place of a GPU's (tests/data/plan/transformers_memory.jsonl). Prints one line of JSON a
+case: `peak`, the most that is live in forward, backward and update, and `after_forward`, what is live
+when the last forward ends.
+"""
+
+import argparse
+import contextlib
+import gc
+import importlib.metadata
+import json
+import os
+import tempfile
+
+import torch
+import transformers
+from torch.profiler import ProfilerActivity, profile, record_function
+
+FORWARD, TRAINING = "a forward", "the training"
+
+
+class Trainer(transformers.Trainer):
+    """Marks forwards, for the profile."""
+
+    def compute_loss(self, *args, **kwargs):
+        with record_function(FORWARD):
+            return super().compute_loss(*args, **kwargs)
+
+
+def rows(case):
+    """As many rows as two steps read. Where they differ in length, the batch is padded and has a mask."""
+    generator = torch.Generator().manual_seed(1)
+    made = []
+    for index in range(2 * case["accumulate"] * case["batch"]):
+        ids = torch.randint(3, case["model"]["vocab_size"], (case["tokens"],), generator=generator)
+        mask = torch.ones_like(ids)
+        if case["padded"] and index % case["batch"]:
+            mask[case["tokens"] // 2 :] = 0
+        made.append({"input_ids": ids, "attention_mask": mask, "labels": ids.masked_fill(mask == 0, -100)})
+    return made
+
+
+def random_model(case):
+    config = transformers.AutoConfig.for_model(**case["model"])
+    dtype = torch.float32 if case["precision"] != "bf16-true" else torch.bfloat16
+    return transformers.AutoModelForCausalLM.from_config(config, dtype=dtype)
+
+
+def quantized(case, folder):
+    """That of the folder in 4 bits, prepared as peft's guide says: what is not quantized in float32."""
+    import peft
+
+    options = transformers.BitsAndBytesConfig(
+        load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.bfloat16,
+        bnb_4bit_use_double_quant=case["quantize"].endswith("-dq"),
+    )
+    model = transformers.AutoModelForCausalLM.from_pretrained(
+        folder, quantization_config=options, dtype="auto", device_map="cpu")
+    for weight in model.parameters():  # mapped from the file as they are
+        if weight.is_floating_point():
+            weight.data = weight.data.clone()
+    return peft.prepare_model_for_kbit_training(model, use_gradient_checkpointing=case["checkpointing"])
+
+
+def build(case, folder):
+    model = quantized(case, folder) if case["quantize"] else random_model(case)
+    if not case["lora"]:
+        return model
+    import peft
+
+    return peft.get_peft_model(model, peft.LoraConfig(
+        r=case["lora"]["r"], lora_alpha=16, lora_dropout=case["lora"]["dropout"], task_type="CAUSAL_LM",
+        target_modules=case["lora"]["targets"],
+    ))
+
+
+def arguments(case, folder):
+    optimizer = {"adamw": "adamw_torch_fused", "sgd": "sgd", "adamw_8bit": "adamw_bnb_8bit"}[case["optimizer"]]
+    return transformers.TrainingArguments(
+        output_dir=folder, max_steps=2, per_device_train_batch_size=case["batch"],
+        gradient_accumulation_steps=case["accumulate"], gradient_checkpointing=case["checkpointing"],
+        bf16=case["precision"] == "bf16-mixed", optim=optimizer, use_cpu=True, report_to="none",
+        save_strategy="no", logging_strategy="no", disable_tqdm=True, dataloader_pin_memory=False,
+    )
+
+
+def measure(profiler):
+    """Live bytes at their highest within the training, and right after the last forward."""
+    live = peak = after_forward = 0
+    events = profiler.profiler.kineto_results.events()
+    spans = {name: [e for e in events if e.name() == name] for name in (FORWARD, TRAINING)}
+    training = spans[TRAINING][0]
+    last = max(e.start_ns() + e.duration_ns() for e in spans[FORWARD])
+    changes = [(e.start_ns(), e.nbytes()) for e in events if e.name() == "[memory]"]
+    for when, change in sorted(changes, key=lambda pair: pair[0]):
+        live += change
+        if when >= training.start_ns():
+            peak = max(peak, live)
+        if when <= last:
+            after_forward = live
+    return {"peak": peak, "after_forward": after_forward}
+
+
+def train(case):
+    data = rows(case)
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(None):
+        if case["quantize"]:
+            random_model(case).save_pretrained(folder)
+            gc.collect()
+        with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+            torch.manual_seed(1)
+            model = build(case, folder)
+            trainer = Trainer(model=model, args=arguments(case, folder), train_dataset=data)
+            with record_function(TRAINING):
+                trainer.train()
+    return measure(profiler)
+
+
+def model(kind, layers, width, heads, groups, inner, vocabulary, **more):
+    return dict(
+        model_type=kind, num_hidden_layers=layers, hidden_size=width, num_attention_heads=heads,
+        num_key_value_heads=groups, intermediate_size=inner, vocab_size=vocabulary,
+        max_position_embeddings=1024, tie_word_embeddings=False, **more,
+    )
+
+
+MODELS = {
+    "llama": model("llama", 4, 256, 4, 4, 704, 4000),
+    "llama-gqa": model("llama", 6, 256, 8, 2, 768, 2000),
+    "llama-tied": model("llama", 3, 192, 3, 3, 512, 8000) | {"tie_word_embeddings": True},
+    "mistral": model("mistral", 4, 256, 8, 4, 896, 3000, sliding_window=None),
+    "qwen2": model("qwen2", 4, 224, 7, 1, 608, 6000),
+    "qwen3": model("qwen3", 5, 192, 4, 2, 576, 4000, head_dim=64),
+}
+SIZES = [(2, 256, 1), (4, 128, 2), (1, 512, 3)]  # micro-batch, tokens, accumulated
+PRECISIONS = ["32-true", "bf16-true", "bf16-mixed"]
+
+
+EVERYTHING = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+
+
+def lora(r=16, dropout=0.0, targets=EVERYTHING):
+    return dict(r=r, dropout=dropout, targets=targets)
+
+
+# Changes to the plain recipe, each made to every model.
+TECHNIQUES = [
+    dict(),
+    dict(checkpointing=True),
+    dict(padded=True),
+    dict(lora=lora()),
+    dict(lora=lora(8, 0.05, ["q_proj", "v_proj"])),
+    dict(lora=lora(), checkpointing=True),
+    dict(optimizer="sgd"),
+    dict(optimizer="adamw_8bit"),
+    dict(lora=lora(), quantize="bnb.nf4"),
+    dict(lora=lora(8, 0.05), quantize="bnb.nf4-dq", checkpointing=True),
+]
+
+
+def cases():
+    """Every model with every technique, sizes and precisions in turn."""
+    plain = dict(optimizer="adamw", checkpointing=False, padded=False, lora=None, quantize=None)
+    for row, change in enumerate(TECHNIQUES):
+        for column, name in enumerate(MODELS):
+            batch, tokens, accumulate = SIZES[(row + column) % len(SIZES)]
+            precision = PRECISIONS[(row + column // len(SIZES)) % len(PRECISIONS)]
+            sizes = dict(precision=precision, batch=batch, tokens=tokens, accumulate=accumulate)
+            if change.get("padded"):  # to the longest of several
+                sizes["batch"] = max(batch, 2)
+            yield name, plain | change | sizes
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--case", type=int, nargs="*", help="these only")
+    args = parser.parse_args()
+    torch.set_num_threads(1)  # kernels have buffers of each thread
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    names = ("transformers", "peft", "accelerate", "torch")
+    versions = {name: importlib.metadata.version(name) for name in names}
+    for number, (name, case) in enumerate(cases()):
+        if args.case is not None and number not in args.case:
+            continue
+        case["model"] = MODELS[name]
+        # Each in a process of its own: what another one leaves behind would be freed in its profile.
+        child = os.fork()
+        if child == 0:
+            print(json.dumps(case | train(case) | versions), flush=True)
+            os._exit(0)
+        if os.waitpid(child, 0)[1] != 0:
+            raise SystemExit(f"error: case {number} failed: {case}")
+
+
+if __name__ == "__main__":
+    main()
