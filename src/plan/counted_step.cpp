@@ -80,6 +80,7 @@ CountedStep count_step(const models::Model& model, const recipe::Recipe& recipe,
   for (auto& [name, operation] : by_name) result.operations.push_back(operation);
   std::ranges::stable_sort(result.operations, std::ranges::greater{}, &Operation::seconds);
   result.tokens = static_cast<double>(prediction.tokens) * micro_batches;
+  result.host_waits = prediction.host_waits;
   const auto seqlen = static_cast<double>(work.max_seqlen);
   const at::ScalarType compute = nn::parse_precision(recipe.precision).compute;
   const auto adapted = models::model_like(model);
@@ -111,12 +112,14 @@ std::string operations_text(const CountedStep& step) {
       "Operations of one step on one GPU, each at the device's full rates: the larger of bytes / "
       "bandwidth and\n"
       "arithmetic / peak. No kernel is faster; real ones reach a part of these rates.\n\n{}\n"
-      "{:.0f} launches, {:.1f} a block (forward and backward); {:.0f} bytes moved a token\n"
+      "{:.0f} launches, {:.1f} a block (forward and backward); {:.0f} bytes moved a token; the "
+      "host "
+      "waits {} times\n"
       "{:.3f} ms on the device, {:.3f} ms of the host to launch them at {:.0f} us each: {}\n"
       "{:.3f} ms of that are the model's own products at the peak: at most {:.0f} % of it, {:.0f} "
       "tokens/s\n",
       table.render(), step.launches(), step.block_launches, step.bytes() / step.tokens,
-      step.device_seconds * 1e3, step.host_seconds * 1e3, kSecondsPerLaunch * 1e6,
+      step.host_waits, step.device_seconds * 1e3, step.host_seconds * 1e3, kSecondsPerLaunch * 1e6,
       step.host_seconds > step.device_seconds ? "the host is the slower"
                                               : "the device is the slower",
       step.product_seconds * 1e3, 100 * step.share_of_peak(), step.tokens / step.seconds());
@@ -136,6 +139,7 @@ nlohmann::json operations_json(const CountedStep& step) {
           {"launches", step.launches()},
           {"launches_per_block", step.block_launches},
           {"bytes_per_token", step.bytes() / step.tokens},
+          {"host_waits", step.host_waits},
           {"device_seconds", step.device_seconds},
           {"host_seconds", step.host_seconds},
           {"product_seconds", step.product_seconds},

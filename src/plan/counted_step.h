@@ -27,6 +27,7 @@ struct CountedStep {
   std::vector<Operation> operations;  // the longest first
   double tokens = 0;                  // of the step, on this device
   double block_launches = 0;          // of a block's forward and backward, on average
+  int64_t host_waits = 0;             // for the device
   double product_seconds = 0;         // the model's own products at the peak rate
   double device_seconds = 0;          // of all operations, one after the other
   double host_seconds = 0;            // of launching them

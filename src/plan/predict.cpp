@@ -187,11 +187,14 @@ Prediction predict(const models::Model& model, const recipe::Recipe& recipe,
     const int64_t not_shown = engine::micro_batches_of_step(recipe, shape) - shown;
     MeshTraffic in_round{};
     std::vector<MeshTraffic> so_far(static_cast<size_t>(shown));
+    std::vector<int64_t> waits_so_far(static_cast<size_t>(shown) + 1);
+    int64_t waits_not_shown = 0;
     const auto make = [&](int64_t i) -> exec::MicroBatch {
       const MeshTraffic now = traffic_of(*options.mesh);
       if (i >= round && i + 1 == shown && not_shown > 0)
         in_round = sum(now, so_far[static_cast<size_t>(i - round)], -1);
       so_far[static_cast<size_t>(i)] = now;
+      waits_so_far[static_cast<size_t>(i)] = ops::num_host_waits();
       ++result.micro_batches;
       return {
           .batch = engine::own_tokens(largest, at::kMeta, *options.mesh, recipe.data.ignore_index),
@@ -211,6 +214,8 @@ Prediction predict(const models::Model& model, const recipe::Recipe& recipe,
       in_passes = true;
       engine.executor->forward_backward({.count = shown, .make = make});
       in_passes = false;
+      waits_so_far.back() = ops::num_host_waits();
+      if (not_shown > 0) waits_not_shown += not_shown * (waits_so_far[2] - waits_so_far[1]);
     };
     engine.executor->on_forward_done([&] {
       if (result.after_forward == 0) result.after_forward = ledger.allocated() - before;
@@ -222,9 +227,10 @@ Prediction predict(const models::Model& model, const recipe::Recipe& recipe,
     for (int step = 0; step <= last_step; ++step) {
       if (options.on_work && step == last_step) counter.emplace(note);
       const int64_t waits_before = ops::num_host_waits();
+      waits_not_shown = 0;
       engine.step(run_micro_batches, {.max_norm = recipe.train.max_norm}, scaler);
       engine.drop_gradients();
-      result.host_waits = ops::num_host_waits() - waits_before;
+      result.host_waits = ops::num_host_waits() - waits_before + waits_not_shown;
     }
     // Clipping with the optimizer in backward runs all of them twice.
     const int64_t rounds = result.micro_batches / shown;

@@ -74,7 +74,7 @@ struct Prediction {
   int64_t bytes_written = 0;      // allocated in all forwards and backwards
   int64_t tokens = 0;             // of the micro-batch
   int64_t micro_batches = 1;      // that were simulated
-  int64_t host_waits = 0;         // host synchronisations in that step
+  int64_t host_waits = 0;         // host synchronisations in the whole step
   // The collectives of this rank along each axis in one step, over all micro-batches.
   std::array<dist::TrafficByOperation, dist::kNumAxes> traffic{};
   std::vector<Moment> timeline;

@@ -3,7 +3,7 @@
 """simulated_program.py BUILD_FOLDER SOURCE_FOLDER: build/simulated/snug trains on simulated GPUs, one and two, with each
 technique: to the end, with a measured peak that is the plan's to the byte (a pipeline's at most that), with losses near
 those of the CPU, the same for any number of devices and, whatever moment copies happen at (SNUG_SIMULATED_SEED), to the
-bit; with the launches that plan --operations counts, and about its bytes. A race between
+bit; with the launches and host waits that plan --operations counts, and about its bytes. A race between
 streams, a read of what nobody wrote or ranks in different collectives end a run. A GPU that is too small is said to
 be. Faults are printed, and the exit status is 1."""
 import collections
@@ -118,7 +118,7 @@ class Test:
                 again = self.run(self.gpu, technique, gpus, SNUG_SIMULATED_SEED=seed)
                 self.expect_near(f"with [{technique}] and seed {seed}", self.losses(again), self.losses(record), 0)
 
-    # By operation, what `steps` steps took: launches, bytes read, bytes written.
+    # By operation, what `steps` steps took: launches, bytes read, bytes written. host_wait: times.
     def counts(self, technique, steps):
         file = self.folder / "counts"
         file.unlink(missing_ok=True)
@@ -147,15 +147,18 @@ class Test:
             self.fault(f"{' '.join(map(str, command))}: exit status {done.returncode}\n{done.stderr[-2000:]}")
             return {}
         by_name = collections.defaultdict(lambda: [0, 0, 0])
-        for row in json.loads(done.stdout)["operations"]["operations"]:
+        counted = json.loads(done.stdout)["operations"]
+        by_name["host_wait"] = [counted["host_waits"], 0, 0]
+        for row in counted["operations"]:
             for i, key in enumerate(["launches", "bytes_read", "bytes_written"]):
                 by_name[row["name"].rstrip("_")][i] += row[key]
         return by_name
 
     def operations(self):
-        for technique in COUNTED:
+        for technique in COUNTED + ONE:
             few, many, planned = self.counts(technique, 2), self.counts(technique, 4), self.planned_counts(technique)
-            for name in sorted(set(planned) | set(many)):
+            names = set(planned) | set(many) if technique in COUNTED else ["host_wait"]
+            for name in sorted(names):
                 if name in ("allocation", "free") or name.startswith("copy"):
                     continue
                 done = [(b - a) / 2 for a, b in zip(few[name], many[name])]

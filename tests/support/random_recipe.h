@@ -52,8 +52,9 @@ inline std::string describe(const recipe::Recipe& r, const std::string& shape) {
       !r.lora.enabled   ? "full"
       : r.lora.use_dora ? "dora"
                         : "lora",
-      r.lora.dropout > 0 ? " with dropout" : "", r.quantize.empty() ? "" : " of " + r.quantize,
-      r.train.micro_batch_size, r.data.packing ? "packed" : "padded", r.activation_checkpointing,
+      r.lora.enabled && r.lora.dropout > 0 ? " with dropout" : "",
+      r.quantize.empty() ? "" : " of " + r.quantize, r.train.micro_batch_size,
+      r.data.packing ? "packed" : "padded", r.activation_checkpointing,
       r.activation_offload ? ", activations offloaded" : "",
       r.optimizer_in_backward ? ", optimizer in backward" : "", r.optimizer_offload,
       r.delayed_parameter_update ? ", delayed" : "", r.weight_streaming ? ", weights streamed" : "",

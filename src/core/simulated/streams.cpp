@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
+#include <fstream>
 #include <memory>
 #include <mutex>
 #include <random>
@@ -70,8 +71,10 @@ class Device {
     std::thread([this] { run(); }).detach();
     std::atexit([] {
       stop();
-      if (const char* file = std::getenv("SNUG_SIMULATED_COUNTS"))
+      if (const char* file = std::getenv("SNUG_SIMULATED_COUNTS")) {
         kernels::simulated::append_counts(file);
+        std::ofstream(file, std::ios::app) << "host_wait " << num_host_waits() << " 0 0\n";
+      }
     });
   }
 
@@ -132,16 +135,7 @@ class Device {
   }
 
   void wait_for(const Mark& mark) {
-    std::unique_lock lock(mutex_);
-    ++host_waits_;
-    if (mark.stream == nullptr) return;
-    if (mark.stream->done < mark.position) {
-      wanted_.push_back(&mark);
-      wake_.notify_one();
-      done_.wait(lock, [&] { return mark.stream->done >= mark.position; });
-      std::erase(wanted_, &mark);
-    }
-    join(host_, mark.known);
+    if (reach(mark)) ++host_waits_;
   }
 
   void wait_for_all() {
@@ -150,7 +144,9 @@ class Device {
       const std::lock_guard lock(mutex_);
       for (const auto& stream : streams_) all.push_back(stream.get());
     }
-    for (Stream* stream : all) wait_for(mark(stream));
+    bool waited = false;
+    for (Stream* stream : all) waited |= reach(mark(stream));
+    if (waited) ++host_waits_;
   }
 
   std::string fault() {
@@ -161,6 +157,21 @@ class Device {
   std::atomic<int64_t> host_waits_ = 0;
 
  private:
+  // Whether there was something left to wait for.
+  bool reach(const Mark& mark) {
+    std::unique_lock lock(mutex_);
+    if (mark.stream == nullptr) return false;
+    const bool waits = mark.stream->done < mark.position;
+    if (waits) {
+      wanted_.push_back(&mark);
+      wake_.notify_one();
+      done_.wait(lock, [&] { return mark.stream->done >= mark.position; });
+      std::erase(wanted_, &mark);
+    }
+    join(host_, mark.known);
+    return waits;
+  }
+
   // Before what it works with is destroyed. Work that waits for other processes is left behind.
   static void stop();
 

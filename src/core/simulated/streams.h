@@ -44,6 +44,7 @@ void make_wait(Stream* stream, const Mark& mark);
 bool is_done(const Mark& mark);
 void wait_for(const Mark& mark);
 void wait_for_all();
+// For what was not done yet: a copy to the host and a wait for it are one.
 int64_t num_host_waits();
 
 // Empty: none.

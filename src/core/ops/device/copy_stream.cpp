@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "base/error.h"
 #include "base/trace.h"
@@ -48,6 +49,7 @@ c10::Stream current_stream(at::Device device) {
 struct CopyStream::Batch {
   std::optional<c10::Event> done;  // cuda
   std::vector<Copy> copies;        // cpu, until they have happened
+  mutable bool host_has_waited = false;
 };
 
 CopyStream::CopyStream(at::Device device) : device_(device) {
@@ -91,7 +93,7 @@ void CopyStream::wait(const Ticket& ticket) {
 }
 
 void CopyStream::wait_on_host(const Ticket& ticket) {
-  if (ticket == nullptr) return;
+  if (ticket == nullptr || std::exchange(ticket->host_has_waited, true)) return;
   note_host_wait(kernel_device(device_));
   if (side_)
     ticket->done->synchronize();
