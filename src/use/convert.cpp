@@ -3,23 +3,31 @@
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/abandoned.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/folder_lock.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "core/memory/ledger.h"
+#include "data/dataset.h"
 #include "data/prompts.h"
 #include "engine/adapters/adapter_directory.h"
 #include "engine/adapters/adapters.h"
 #include "engine/adapters/gguf_adapter.h"
 #include "engine/adapters/merge.h"
+#include "engine/export/collect_importance.h"
 #include "engine/export/export.h"
 #include "engine/export/vocabulary.h"
+#include "engine/host.h"
+#include "engine/language_model.h"
 #include "models/family.h"
 #include "use/commands.h"
+#include "use/evaluated_rows.h"
 #include "use/modelfile.h"
+#include "use/progress_line.h"
 
 namespace snug::use {
 namespace {
@@ -73,6 +81,13 @@ std::string format_of(const recipe::ConvertOptions& options) {
 }
 
 void check_gguf_type(const recipe::ConvertOptions& options, const std::string& to) {
+  const bool from_rows = !options.imatrix_data.empty();
+  if (from_rows && !options.imatrix.empty())
+    throw UserError("--imatrix {} and --imatrix_data {} both give an importance matrix; give one",
+                    options.imatrix, options.imatrix_data);
+  if (options.gguf_type.empty() && (from_rows || !options.imatrix.empty()))
+    throw UserError("--imatrix{} {} is for quantizing; say how with --gguf_type, such as Q4_K_M",
+                    from_rows ? "_data" : "", from_rows ? options.imatrix_data : options.imatrix);
   if (options.gguf_type.empty()) return;
   if (to != "gguf" && to != "ollama")
     throw UserError(
@@ -82,6 +97,29 @@ void check_gguf_type(const recipe::ConvertOptions& options, const std::string& t
   if (!options.dtype.empty())
     throw UserError("--gguf_type {} and --dtype {} both say how weights are written; give one",
                     options.gguf_type, options.dtype);
+}
+
+// The model is in memory only meanwhile.
+files::ImportanceMatrix importance_from_rows(const recipe::ConvertOptions& options) {
+  recipe::EvaluateOptions rows{.checkpoint_dir = options.source, .precision = options.precision};
+  rows.data.json_path = options.imatrix_data;
+  const engine::LanguageModel lm = engine::open_language_model(
+      options.source, engine::open_device(rows.accelerator), {.precision = options.precision});
+  const data::Dataset dataset = open_evaluated(evaluated_options(rows, lm), lm);
+  const data::SampleStore& samples = dataset.train;
+  if (samples.empty()) throw UserError("{} has no rows", options.imatrix_data);
+  check_ids(samples, lm);
+  const ProgressLine progress("rows", static_cast<size_t>(samples.count()), true);
+  files::ImportanceMatrix matrix = engine::collect_importance(
+      *lm.executor, *lm.model, *dataset.train_batches(), samples.count(),
+      {.micro_batch_size = rows.micro_batch_size,
+       .compute = lm.precision.compute,
+       .progress = [&](int64_t done) { progress.show(static_cast<size_t>(done)); }});
+  progress.clear();
+  matrix.label = options.imatrix_data;
+  std::fprintf(stderr, "importance matrix of %zu weights from %s rows in %.1f s\n",
+               matrix.columns.size(), with_commas(samples.count()).c_str(), progress.seconds());
+  return matrix;
 }
 
 // Prompts are those of the fine-tuning where its record lies beside the weights.
@@ -119,6 +157,9 @@ void convert_model(const recipe::ConvertOptions& options, const std::string& to)
   models::Checkpoint checkpoint = models::open_checkpoint(options.source);
   const auto tokenizer = engine::open_tokenizer(checkpoint);
   const at::ScalarType type = weight_type(options.dtype, checkpoint);
+  std::optional<files::ImportanceMatrix> importance;
+  if (!options.imatrix.empty()) importance = files::read_importance(options.imatrix);
+  if (!options.imatrix_data.empty()) importance = importance_from_rows(options);
   const auto read = [&](const nn::Parameter& parameter) {
     if (makes_gguf && parameter.shape.size() == 1)
       return models::read_parameter(checkpoint, parameter, at::kFloat);
@@ -131,6 +172,7 @@ void convert_model(const recipe::ConvertOptions& options, const std::string& to)
   remove_abandoned_versions(options.destination);
   const engine::ExportOptions export_options{.dtype = type,
                                              .gguf_type = options.gguf_type,
+                                             .importance = importance ? &*importance : nullptr,
                                              .processor = options.source,
                                              .add = [&](const fs::path& folder) {
                                                if (to == "ollama")

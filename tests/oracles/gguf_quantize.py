@@ -3,17 +3,24 @@
 """Expected values for quantized GGUF files, by llama.cpp's library: tests/data/formats/
 
   quantize.gguf     rows (float32) and, under each type's name, the blocks that ggml makes of them
+  importance.gguf   importances of 512 columns
+  weighted.json     checksums of each row's blocks with each importance, of rows cut to a number of columns
+  imatrix.gguf, imatrix.dat   importance matrices as llama-imatrix writes them: two entries, and one
+                    without a count
   gguf_types.json   the type that llama_model_quantize gives each tensor of small models of several
-                    shapes, for the mixes that snug knows
+                    shapes, for the mixes that snug knows; "weighted": Q4_0 with an importance matrix, with
+                    which the other mixes are the same
 
 Needs gguf, numpy, cffi and llama-cpp-py-sync (a wheel with llama.cpp's libraries; glibc 2.38):
 gguf_quantize.py
 
 With a file in float32, made from that of `snug demo --fetch_only` by `snug convert … f32.gguf --dtype float32`, it
-writes ../parity/smollm2_mixes.json, a checksum of all tensors of each mix: gguf_quantize.py f32.gguf
+writes ../parity/smollm2_mixes.json, a checksum of all tensors of each mix, without and with an importance matrix:
+gguf_quantize.py f32.gguf
 """
 import ctypes
 import json
+import struct
 import sys
 import tempfile
 import zlib
@@ -26,7 +33,7 @@ from llama_cpp_py_sync import _cffi_bindings as llama
 
 OUT = Path(__file__).resolve().parents[1] / "data" / "formats"
 SEED = 20251124
-TYPES = ["Q4_0", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K"]
+TYPES = ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K"]
 MIXES = {"Q4_0": 2, "Q8_0": 7, "Q4_K_M": 15, "Q5_K_M": 17, "Q6_K": 18}
 
 
@@ -51,14 +58,24 @@ def rows():
     return np.concatenate([usual, outlier, special]).astype(np.float32)
 
 
-def quantize_rows(values, kind):
+def importances():
+    """Of 512 columns: as of real inputs, over many magnitudes, and with columns that are never used."""
+    rng = np.random.default_rng(SEED + 1)
+    usual = rng.chisquare(1, 512)
+    unused = {"groups": np.arange(512) % 64 < 32, "most": rng.random(512) < 0.9, "block": np.arange(512) < 256}
+    return {"usual": usual, "wide": 10.0 ** rng.uniform(-6, 4, 512), "none": np.zeros(512),
+            **{name: np.where(where, 0, usual) for name, where in unused.items()}}
+
+
+def quantize_rows(values, kind, importance=None):
     """By the library's own function; numpy versions in gguf must agree where they exist."""
     base = ctypes.CDLL(str(Path(llama.__file__).parent / "libggml-base.so.0"))
     base.ggml_quantize_chunk.restype = ctypes.c_size_t
     base.ggml_quantize_chunk.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p] + [ctypes.c_int64] * 3 + [ctypes.c_void_p]
     per_block, block_bytes = gguf.GGML_QUANT_SIZES[kind]
     out = np.zeros((values.shape[0], values.shape[1] // per_block * block_bytes), np.uint8)
-    written = base.ggml_quantize_chunk(int(kind), values.ctypes.data, out.ctypes.data, 0, *values.shape, None)
+    written = base.ggml_quantize_chunk(int(kind), values.ctypes.data, out.ctypes.data, 0, *values.shape,
+                                       None if importance is None else importance.ctypes.data)
     assert written == out.nbytes
     return out
 
@@ -69,11 +86,45 @@ def write_rows():
     writer.add_tensor("rows", values)
     for name in TYPES:
         blocks = quantize_rows(values, Type[name])
-        if name in ("Q4_0", "Q5_0", "Q5_1", "Q8_0"):
+        if name in ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0"):
             by_numpy = gguf.quantize(values, Type[name])
             print(name, "numpy differs in rows", np.flatnonzero((by_numpy != blocks).any(1)))
         writer.add_tensor(name, blocks, raw_dtype=Type[name])
     close(writer)
+
+
+def write_weighted():
+    values, found = rows(), {}
+    writer = gguf.GGUFWriter(OUT / "importance.gguf", "llama")
+    for importance, columns in importances().items():
+        columns = columns.astype(np.float32)
+        writer.add_tensor(importance, columns)
+        for name in TYPES:
+            widths = [512] if name.endswith("K") else [512, 96]
+            found[f"{importance} {name}"] = {width: [zlib.crc32(row.tobytes()) for row in quantize_rows(
+                np.ascontiguousarray(values[:, :width]), Type[name], columns[:width].copy())] for width in widths}
+    close(writer)
+    lines = [f'"{case}": {json.dumps(widths)}' for case, widths in found.items()]
+    (OUT / "weighted.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+def write_matrices():
+    """In float32 sums of squares, and how many there were."""
+    entries = {"blk.0.attn_q.weight": (np.arange(1, 5, dtype=np.float32), 3),
+               "blk.0.ffn_down.weight": (np.array([0.5, 0, 7, 1e-3, 2], np.float32), 12)}
+    writer = gguf.GGUFWriter(OUT / "imatrix.gguf", arch="")
+    writer.add_type("imatrix")
+    writer.add_array("imatrix.datasets", ["rows.txt"])
+    writer.add_uint32("imatrix.chunk_count", 2)
+    writer.add_uint32("imatrix.chunk_size", 512)
+    for name, (sums, count) in (entries | {"blk.0.ffn_up.weight": (np.zeros(3, np.float32), 0)}).items():
+        writer.add_tensor(name + ".in_sum2", sums.reshape(1, -1))
+        writer.add_tensor(name + ".counts", np.array([[count]], np.float32))
+    close(writer)
+    data = struct.pack("<i", len(entries))
+    for name, (sums, count) in entries.items():
+        data += struct.pack("<i", len(name)) + name.encode() + struct.pack("<ii", count, len(sums)) + sums.tobytes()
+    (OUT / "imatrix.dat").write_bytes(data + struct.pack("<ii", 2, 8) + b"rows.txt")
 
 
 def close(writer):
@@ -128,10 +179,23 @@ def write_model(path, arch, layers, heads, kv_heads, hidden, intermediate, tied)
     close(writer)
 
 
-def quantize_file(source, destination, mix):
+def matrix_of(source):
+    """Numbers that a test can make again, for every matrix in the layers."""
+    return {tensor.name: (1 + np.arange(tensor.shape[0]) * 7919 % 97).astype(np.float32)
+            for tensor in gguf.GGUFReader(source).tensors
+            if len(tensor.shape) > 1 and tensor.name.startswith("blk.")}
+
+
+def quantize_file(source, destination, mix, matrix=None):
     ffi, lib = llama.get_ffi(), llama.get_lib()
     params = ffi.new("llama_model_quantize_params *", lib.llama_model_quantize_default_params())
     params.ftype, params.nthread, params.allow_requantize = MIXES[mix], 2, True
+    if matrix is not None:
+        names = [ffi.new("char[]", name.encode()) for name in matrix]
+        entries = ffi.new("struct llama_model_imatrix_data[]", len(matrix) + 1)
+        for entry, name, columns in zip(entries, names, matrix.values()):
+            entry.name, entry.data, entry.size = name, ffi.from_buffer("float[]", columns), len(columns)
+        params.imatrix = entries
     result = lib.llama_model_quantize(str(source).encode(), str(destination).encode(), params)
     assert result == 0, (source, mix)
 
@@ -175,6 +239,12 @@ def write_types():
             for mix in MIXES:
                 quantize_file(source, out, mix)
                 types[mix] = by_kind(out, lambda tensor: tensor.tensor_type.name)
+                quantize_file(source, out, mix, matrix_of(source))
+                weighted = by_kind(out, lambda tensor: tensor.tensor_type.name)
+                if mix == "Q4_0":
+                    types["weighted"] = weighted
+                else:
+                    assert weighted == types[mix], (name, mix)
             lines.append(f'"{name}": {json.dumps({"layers": case["layers"], "shapes": shapes, "types": types})}')
     (OUT / "gguf_types.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
@@ -183,11 +253,13 @@ def write_checksums(source):
     found = {}
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "out.gguf"
-        for mix in MIXES:
-            quantize_file(source, out, mix)
-            found[mix] = 0
-            for tensor in sorted(gguf.GGUFReader(out).tensors, key=lambda tensor: tensor.name):
-                found[mix] = zlib.crc32(np.asarray(tensor.data).tobytes(), found[mix])
+        for matrix in (None, matrix_of(source)):
+            for mix in MIXES:
+                quantize_file(source, out, mix, matrix)
+                case = mix if matrix is None else mix + " weighted"
+                found[case] = 0
+                for tensor in sorted(gguf.GGUFReader(out).tensors, key=lambda tensor: tensor.name):
+                    found[case] = zlib.crc32(np.asarray(tensor.data).tobytes(), found[case])
     (OUT.parent / "parity" / "smollm2_mixes.json").write_text(json.dumps(found) + "\n")
 
 
@@ -196,4 +268,6 @@ if __name__ == "__main__":
         write_checksums(sys.argv[1])
     else:
         write_rows()
+        write_weighted()
+        write_matrices()
         write_types()

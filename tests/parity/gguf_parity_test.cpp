@@ -143,8 +143,20 @@ TEST_P(GgufParity, ReadsTextAsSentencepiece) {
   }
 }
 
-// tests/oracles/gguf_quantize.py wrote the checksums. Rows of 576 and of 1536, so that every type
-// of every mix occurs.
+// The importance matrix with which the oracle quantized.
+files::ImportanceMatrix oracle_matrix(const std::vector<files::TensorInfo>& tensors) {
+  files::ImportanceMatrix matrix;
+  for (const files::TensorInfo& tensor : tensors) {
+    if (tensor.shape.size() < 2 || !tensor.name.starts_with("blk.")) continue;
+    std::vector<float>& columns = matrix.columns[tensor.name];
+    for (int64_t i = 0; i < tensor.shape.back(); ++i)
+      columns.push_back(static_cast<float>(1 + i * 7919 % 97));
+  }
+  return matrix;
+}
+
+// tests/oracles/gguf_quantize.py wrote the checksums, without an importance matrix and with one.
+// Rows of 576 and of 1536, so that every type of every mix occurs.
 TEST(GgufMixes, SmolLm2HasTheBytesOfLlamaQuantize) {
   const fs::path path = model_path(kModels[0]);
   if (!fs::exists(path)) GTEST_SKIP() << path << " is missing: snug demo --fetch_only";
@@ -157,15 +169,20 @@ TEST(GgufMixes, SmolLm2HasTheBytesOfLlamaQuantize) {
   const test::TempFolder folder;
   const auto checksums =
       nlohmann::json::parse(read_file(source_dir() / "tests/data/parity/smollm2_mixes.json"));
-  ASSERT_EQ(checksums.size(), 5u);
-  for (const auto& [mix, wanted] : checksums.items()) {
-    engine::export_gguf(folder / "m.gguf", *source.model, *tokenizer, read, {.gguf_type = mix});
+  ASSERT_EQ(checksums.size(), 10u);
+  engine::export_gguf(folder / "m.gguf", *source.model, *tokenizer, read, {});
+  const files::ImportanceMatrix matrix =
+      oracle_matrix(files::GgufFile::open(folder / "m.gguf")->tensors());
+  for (const auto& [name, wanted] : checksums.items()) {
+    const std::string mix = name.substr(0, name.find(' '));
+    engine::export_gguf(folder / "m.gguf", *source.model, *tokenizer, read,
+                        {.gguf_type = mix, .importance = name == mix ? nullptr : &matrix});
     const auto file = files::GgufFile::open(folder / "m.gguf");
     std::vector<files::TensorInfo> tensors = file->tensors();
     std::ranges::sort(tensors, {}, &files::TensorInfo::name);
     uint32_t found = 0;
     for (const files::TensorInfo& tensor : tensors) found = files::crc32(file->raw(tensor), found);
-    EXPECT_EQ(found, wanted.get<uint32_t>()) << mix;
+    EXPECT_EQ(found, wanted.get<uint32_t>()) << name;
   }
 }
 

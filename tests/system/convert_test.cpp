@@ -117,6 +117,27 @@ TEST_F(Trained, QuantizedGgufIsSmallerAndReadLikeAnyModel) {
   EXPECT_LT(written("Q4_0"), fs::file_size(folder_ / "q8_0.gguf"));
 }
 
+// Of seven matrices in each of two layers; the rows of the down projections fit Q4_0.
+TEST_F(Trained, GgufIsQuantizedWithAnImportanceMatrixOfTheRows) {
+  const auto written = [&](const std::string& name, const std::vector<std::string>& more) {
+    std::vector<std::string> words{"convert", model(), folder_ / name, "--gguf_type", "Q4_0"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Result result = run(words);
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    EXPECT_EQ(result.output.find("importance matrix of 14 weights from") != std::string::npos,
+              !more.empty())
+        << result.output;
+    return read_file(folder_ / name);
+  };
+  const std::string plain = written("plain.gguf", {});
+  const std::string weighted = written(
+      "weighted.gguf", {"--imatrix_data", folder_ / "rows.jsonl", "--precision", "32-true"});
+  EXPECT_EQ(plain.find("quantize.imatrix"), std::string::npos);
+  EXPECT_NE(weighted.find("quantize.imatrix.file"), std::string::npos);
+  const size_t data = 4096;  // from the end: weights of a layer
+  EXPECT_NE(weighted.substr(weighted.size() - data), plain.substr(plain.size() - data));
+}
+
 TEST_F(Trained, AFolderForOllamaHasTheGgufFileAndAModelfile) {
   const fs::path folder = folder_ / "my-model";
   const Result result = run({"convert", model(), folder, "--to", "ollama", "--gguf_type", "Q8_0"});
@@ -147,6 +168,17 @@ TEST_F(Trained, GgufTypesAreForGgufFilesAlone) {
   EXPECT_NE(refusal({folder_ / "m.gguf", "--gguf_type", "Q8_0", "--dtype", "float16"})
                 .find("--dtype float16"),
             std::string::npos);
+  EXPECT_NE(refusal({folder_ / "m.gguf", "--imatrix_data", folder_ / "rows.jsonl"})
+                .find("is for quantizing; say how with --gguf_type"),
+            std::string::npos);
+  EXPECT_NE(refusal({folder_ / "m.gguf", "--gguf_type", "Q4_0", "--imatrix", "m.dat",
+                     "--imatrix_data", folder_ / "rows.jsonl"})
+                .find("both give an importance matrix"),
+            std::string::npos);
+  EXPECT_NE(
+      refusal({folder_ / "m.gguf", "--gguf_type", "Q4_0", "--imatrix", folder_ / "rows.jsonl"})
+          .find("no importance matrix"),
+      std::string::npos);
 }
 
 // Its answers are all but random bytes, every control character among them.

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "core/kernels/random_key.h"
+#include "core/nn/input_observer.h"
 #include "core/ops/linear/linear.h"
 #include "core/ops/linear/tensor_parallel.h"
 
@@ -60,6 +61,11 @@ at::Tensor Linear::forward_input(const ops::ProductInput& input, const Pass& pas
       cut() == ops::Cut::None,
       "{}: split along outputs, this layer cannot take an input of this rank's features only",
       name_);
+  if (const InputObserver* observer = InputObserver::current()) {
+    const at::Tensor value = input.value();
+    observer->show(*this, value);
+    return ops::linear(value, projection(pass));
+  }
   return ops::linear(input, projection(pass));
 }
 

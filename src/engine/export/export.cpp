@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/log.h"
 #include "engine/export/processor_files.h"
 #include "engine/export/vocabulary.h"
 #include "files/checkpoint/tensor_bytes.h"
@@ -103,25 +104,73 @@ files::TensorBytes byte_source(const FileTensors& tensors, const ParameterReader
   };
 }
 
+// Quantizes whole rows.
+void quantize_rows(files::DType from, const std::byte* in, files::DType to, std::byte* out,
+                   int64_t count, std::span<const float> importance) {
+  const int64_t columns = std::ssize(importance);
+  std::vector<float> row(importance.size());
+  for (int64_t at = 0; at < count; at += columns) {
+    files::to_f32(from, in + files::bytes_for(from, at), row.data(), columns);
+    files::quantize(to, row.data(), out + files::bytes_for(to, at), columns, importance.data());
+  }
+}
+
 // Writes `value` in the tensor's type, converted by all processors a stretch at a time, so that
-// memory holds the tensor as it was read and little else.
-void write_converted(files::GgufWriter& out, const files::TensorInfo& info,
-                     const at::Tensor& value) {
+// memory holds the tensor as it was read and little else. `importance`: of its columns, or null.
+void write_converted(files::GgufWriter& out, const files::TensorInfo& info, const at::Tensor& value,
+                     const float* importance) {
   const files::DType from = dtype_of(value);
   if (from == info.dtype) return out.write(info.name, bytes_of(value));
-  constexpr int64_t kStretch = int64_t{1} << 22, kUnit = 1 << 14;  // whole blocks of every type
+  // Whole blocks of every type, or whole rows.
+  const int64_t unit = importance == nullptr ? 1 << 14 : info.shape.back();
+  const int64_t longest = std::max<int64_t>(1, (1 << 22) / unit) * unit;
   std::vector<std::byte> stretch;
-  for (int64_t begin = 0; begin < value.numel(); begin += kStretch) {
-    const int64_t count = std::min(kStretch, value.numel() - begin);
+  for (int64_t begin = 0; begin < value.numel(); begin += longest) {
+    const int64_t count = std::min(longest, value.numel() - begin);
     const std::byte* in = bytes_of(value).data() + files::bytes_for(from, begin);
     stretch.resize(static_cast<size_t>(files::bytes_for(info.dtype, count)));
-    at::parallel_for(0, (count + kUnit - 1) / kUnit, 1, [&](int64_t first, int64_t last) {
-      const int64_t at = first * kUnit, end = std::min(count, last * kUnit);
-      files::convert(from, in + files::bytes_for(from, at), info.dtype,
-                     stretch.data() + files::bytes_for(info.dtype, at), end - at);
+    at::parallel_for(0, (count + unit - 1) / unit, 1, [&](int64_t first, int64_t last) {
+      const int64_t at = first * unit, own = std::min(count, last * unit) - at;
+      const std::byte* from_here = in + files::bytes_for(from, at);
+      std::byte* to_here = stretch.data() + files::bytes_for(info.dtype, at);
+      if (importance == nullptr)
+        files::convert(from, from_here, info.dtype, to_here, own);
+      else
+        quantize_rows(from, from_here, info.dtype, to_here, own,
+                      {importance, static_cast<size_t>(unit)});
     });
     out.write(info.name, stretch);
   }
+}
+
+// The entry of a tensor that will be quantized, else null.
+const float* importance_of(const files::TensorInfo& info, const ExportOptions& options) {
+  const bool takes_one = options.importance != nullptr && files::is_quantized(info.dtype);
+  return takes_one ? options.importance->find(info) : nullptr;
+}
+
+// Refuses a matrix of another model, before anything is written; says which tensors have no entry.
+// That a head or an embedding has none is usual.
+void check_importance(const std::vector<files::TensorInfo>& tensors, const ExportOptions& options) {
+  int64_t num_known = 0;
+  std::vector<std::string> missing;
+  for (const files::TensorInfo& info : tensors) {
+    if (!files::is_quantized(info.dtype)) continue;
+    if (importance_of(info, options) != nullptr)
+      ++num_known;
+    else if (info.name.starts_with("blk."))
+      missing.push_back(info.name);
+  }
+  const std::string& label = options.importance->label;
+  if (num_known == 0)
+    throw UserError(
+        "{}: none of its {} entries belongs to a tensor that is quantized; its first is {}, the "
+        "model's first {}",
+        label, options.importance->columns.size(), options.importance->columns.begin()->first,
+        tensors.front().name);
+  if (!missing.empty())
+    warn("{} has no entry for {} matrices, which are quantized without, the first {}", label,
+         missing.size(), missing.front());
 }
 
 // Whether a model directory may contain this file. Other files are the user's and are not deleted.
@@ -355,10 +404,13 @@ void export_gguf(const fs::path& file, models::Model& model, const tokenizer::To
   for (const auto& [name, values] : constants)
     tensors.infos.push_back(files::make_tensor_info(name, files::DType::F32, {std::ssize(values)}));
   if (mix != nullptr) {
-    const std::vector<files::DType> types = files::types_in_mix(*mix, tensors.infos);
+    const std::vector<files::DType> types = files::types_in_mix(
+        *mix, tensors.infos,
+        options.importance != nullptr ? files::Importance::Known : files::Importance::None);
     for (size_t i = 0; i < types.size(); ++i)
       tensors.infos[i] =
           files::make_tensor_info(tensors.infos[i].name, types[i], tensors.infos[i].shape);
+    if (options.importance != nullptr) check_importance(tensors.infos, options);
   }
   tokenizer::GgufVocabulary vocabulary = tokenizer.gguf_vocabulary(model.dimensions().vocabulary);
   make_place_for_gguf(file);
@@ -368,6 +420,11 @@ void export_gguf(const fs::path& file, models::Model& model, const tokenizer::To
   out.set_text("general.name", file.stem().string());
   out.set_u32("general.file_type", mix != nullptr ? mix->file_type : gguf_file_type(options.dtype));
   if (mix != nullptr) out.set_u32("general.quantization_version", 2);
+  if (mix != nullptr && options.importance != nullptr) {
+    out.set_text("quantize.imatrix.file", options.importance->label);
+    out.set_u32("quantize.imatrix.entries_count",
+                static_cast<uint32_t>(options.importance->columns.size()));
+  }
   add_ids_of_config(model.hugging_face_config(), vocabulary, out);
   write_vocabulary(vocabulary, out);
   out.declare(tensors.infos);
@@ -377,7 +434,8 @@ void export_gguf(const fs::path& file, models::Model& model, const tokenizer::To
       out.write(info.name, std::as_bytes(std::span(constant->second)));
     else
       files::with_context(info.name, [&] {
-        write_converted(out, info, value_of(tensors.parts.at(info.name), read));
+        write_converted(out, info, value_of(tensors.parts.at(info.name), read),
+                        importance_of(info, options));
       });
   }
   out.finish();

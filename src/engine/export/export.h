@@ -10,6 +10,7 @@
 #include <string>
 
 #include "files/checkpoint/adapters/peft_adapter.h"
+#include "files/weights/gguf/importance.h"
 #include "models/model.h"
 #include "text/tokenizer/tokenizer.h"
 
@@ -28,6 +29,7 @@ using AddFiles = std::function<void(const std::filesystem::path& folder)>;
 struct ExportOptions {
   at::ScalarType dtype = at::kBFloat16;
   std::string gguf_type = {};  // of a GGUF file, instead of dtype: a mix (files/weights/gguf/mix.h)
+  const files::ImportanceMatrix* importance = nullptr;  // with which to quantize; null: without
   int64_t max_shard_bytes = 5'000'000'000;
   std::filesystem::path processor;  // the folder whose picture processor is copied
   AddFiles add = {};

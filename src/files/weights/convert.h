@@ -25,9 +25,11 @@ void to_f32(DType from, const void* in, float* out, int64_t count);
 void dequantize(DType type, const void* in, float* out, int64_t count);
 
 // The other way, with the same bytes as ggml's reference code. Throws UserError, without a subject,
-// for values that are not finite.
-void quantize(DType type, const float* in, void* out, int64_t count);
-bool can_quantize(DType type);  // Q8_0, Q4_0, Q5_0, Q5_1, Q4_K, Q5_K and Q6_K
+// for values that are not finite. With an importance of each element (not negative; null: none),
+// `in` is one row of a matrix.
+void quantize(DType type, const float* in, void* out, int64_t count,
+              const float* importance = nullptr);
+bool can_quantize(DType type);  // Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K and Q6_K
 
 // Whether convert() supports the pair: any type to F32, F16, BF16 or one that can be quantized to,
 // or from == to.

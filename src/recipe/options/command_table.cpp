@@ -124,6 +124,8 @@ const std::vector<CommandInfo>& command_table() {
         "snug convert model-hf model-litgpt --to litgpt",
         "snug convert model-hf model.gguf --to gguf --dtype float16",
         "snug convert model-hf model.gguf --gguf_type Q4_K_M",
+        "snug convert model-hf model.gguf --gguf_type Q4_0 --imatrix imatrix.gguf",
+        "snug convert model-hf model.gguf --gguf_type Q4_0 --imatrix_data rows.jsonl",
         "snug convert model-hf my-model --to ollama --gguf_type Q4_K_M",
         "snug convert out/finetune/lora/final adapter.gguf"}},
       {Command::Merge,

@@ -172,6 +172,9 @@ struct ConvertOptions {
   std::string dtype;                      // empty = as in the source
   std::string gguf_type;                  // of a GGUF file, instead of dtype; empty = not quantized
   std::string pretrained_checkpoint_dir;  // an adapter's base; empty = the one that it names
+  std::string imatrix;                    // a file with an importance matrix; empty = none
+  std::string imatrix_data;               // rows to make one from; empty = none
+  std::string precision = "bf16-true";    // while it is made
   bool verbose = false;
 };
 

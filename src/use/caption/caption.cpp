@@ -21,6 +21,7 @@
 #include "use/caption/caption_writer.h"
 #include "use/caption/evaluate_captions.h"
 #include "use/generate/prompts.h"
+#include "use/progress_line.h"
 
 namespace snug::use {
 namespace {
@@ -82,7 +83,7 @@ class Run {
                                        options.beams, options.temperature > 0 ? 1 : 5)),
         processor_(data::read_picture_processor(lm.path, lm.model->reads().image_size)),
         writer_(options),
-        progress_(static_cast<size_t>(source.count), !writer_.shows()) {}
+        progress_("pictures", static_cast<size_t>(source.count), !writer_.shows()) {}
 
   // Returns the number of pictures that could not be read.
   int64_t caption() {

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "use/caption/caption_writer.h"
 
-#include <unistd.h>
-
-#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -69,29 +66,6 @@ void CaptionWriter::write_beside(const fs::path& picture, const std::string& tex
     return warn("{} already holds the caption of {}; the caption of {} is: {}", file.string(),
                 first->second.string(), picture.string(), text);
   write_file_atomically(file, text + "\n");
-}
-
-ProgressLine::ProgressLine(size_t total, bool wanted)
-    : total_(total),
-      shown_(wanted && ::isatty(STDERR_FILENO) == 1),
-      start_(std::chrono::steady_clock::now()) {}
-
-ProgressLine::~ProgressLine() { clear(); }
-
-double ProgressLine::seconds() const {
-  const auto passed = std::chrono::steady_clock::now() - start_;
-  return std::max(1e-9, std::chrono::duration<double>(passed).count());
-}
-
-void ProgressLine::show(size_t done) const {
-  if (!shown_ || done == 0) return;
-  const double rate = static_cast<double>(done) / seconds();
-  std::fprintf(stderr, "\r\033[K%zu of %zu pictures  %.1f/s  %.0f s left", done, total_, rate,
-               static_cast<double>(total_ - done) / rate);
-}
-
-void ProgressLine::clear() const {
-  if (shown_) std::fputs("\r\033[K", stderr);
 }
 
 }  // namespace snug::use

@@ -1,9 +1,7 @@
-// Writes the captions of `snug caption`: lines of text or JSON, or a file beside each picture; and
-// shows progress.
+// Writes the captions of `snug caption`: lines of text or JSON, or a file beside each picture.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -50,25 +48,6 @@ class CaptionWriter {
   const recipe::CaptionOptions& options_;
   std::unique_ptr<std::FILE, Close> file_;
   std::map<std::filesystem::path, std::filesystem::path> beside_;  // the picture of each file
-};
-
-// The progress over many pictures, on one line of standard error that is rewritten in place. Shows
-// nothing if standard error is not a terminal.
-class ProgressLine {
- public:
-  ProgressLine(size_t total, bool wanted);
-  ~ProgressLine();
-  ProgressLine(const ProgressLine&) = delete;
-  ProgressLine& operator=(const ProgressLine&) = delete;
-
-  void show(size_t done) const;
-  void clear() const;  // before other output; the next show() draws it again
-  double seconds() const;
-
- private:
-  size_t total_;
-  bool shown_;
-  std::chrono::steady_clock::time_point start_;
 };
 
 }  // namespace snug::use

@@ -180,6 +180,58 @@ TEST_F(Exported, AQuantizedGgufFileHasTheBlocksOfTheFloatFile) {
   }
 }
 
+// Of the same two sets of weights, where one matrix has an entry.
+TEST_F(Exported, AnImportanceMatrixWeighsTheErrorsOfItsTensors) {
+  make("llama", at::kBFloat16, {{"hidden_size", 256}, {"intermediate_size", 64}});
+  export_gguf(folder_ / "float.gguf", *model_, *tokenizer_, resident_value, options_);
+  const auto plain = files::GgufFile::open(folder_ / "float.gguf");
+  files::ImportanceMatrix matrix{.label = "matrix.dat"};
+  std::vector<float>& own = matrix.columns["blk.1.ffn_up.weight"];
+  for (int i = 0; i < 256; ++i) own.push_back(static_cast<float>(i * i % 89));
+  options_.gguf_type = "Q4_K_M";
+  options_.importance = &matrix;
+  export_gguf(folder_ / "weighted.gguf", *model_, *tokenizer_, resident_value, options_);
+  const auto read = files::GgufFile::open(folder_ / "weighted.gguf");
+  EXPECT_EQ(read->integer("quantize.imatrix.entries_count"), 1);
+  EXPECT_EQ(read->text("quantize.imatrix.file"), "matrix.dat");
+  for (const files::TensorInfo& found : read->tensors()) {
+    const files::TensorInfo& wanted = *plain->find(found.name);
+    std::vector<std::byte> expected(static_cast<size_t>(found.nbytes)), weighted(expected);
+    files::convert(wanted.dtype, plain->raw(wanted).data(), found.dtype, expected.data(),
+                   wanted.num_elements());
+    if (found.name == "blk.1.ffn_up.weight") {
+      std::vector<float> values(static_cast<size_t>(wanted.num_elements()));
+      plain->read(wanted, files::DType::F32, values.data());
+      for (int64_t row = 0; row < wanted.shape[0]; ++row)
+        files::quantize(found.dtype, values.data() + row * 256,
+                        weighted.data() + files::bytes_for(found.dtype, row * 256), 256,
+                        own.data());
+      EXPECT_NE(weighted, expected);
+      expected = weighted;
+    }
+    EXPECT_TRUE(std::ranges::equal(read->raw(found), expected)) << found.name;
+  }
+}
+
+TEST_F(Exported, AnImportanceMatrixOfAnotherModelIsRefused) {
+  make("llama", at::kBFloat16);
+  options_.gguf_type = "Q8_0";
+  const auto refusal = [&](const char* tensor) {
+    const files::ImportanceMatrix matrix{.label = "matrix.dat", .columns = {{tensor, {1, 2}}}};
+    options_.importance = &matrix;
+    try {
+      export_gguf(folder_ / "m.gguf", *model_, *tokenizer_, resident_value, options_);
+      return std::string("written");
+    } catch (const UserError& error) {
+      EXPECT_FALSE(fs::exists(folder_ / "m.gguf"));
+      return std::string(error.what());
+    }
+  };
+  EXPECT_NE(refusal("blk.0.attn_q.weight").find("blk.0.attn_q.weight has 2 columns"),
+            std::string::npos);
+  EXPECT_NE(refusal("blk.7.attn_q.weight").find("none of its 1 entries"), std::string::npos);
+}
+
 TEST_F(Exported, AQuantizedGgufFileNamesTheWeightThatIsNotFinite) {
   make("llama", at::kFloat);
   for (nn::Parameter* parameter : model_->parameters())

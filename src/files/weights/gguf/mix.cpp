@@ -54,7 +54,8 @@ const GgufMix& gguf_mix(std::string_view name) {
   throw UserError("GGUF type {} is unknown; choose one of {}", name, known);
 }
 
-std::vector<DType> types_in_mix(const GgufMix& mix, const std::vector<TensorInfo>& tensors) {
+std::vector<DType> types_in_mix(const GgufMix& mix, const std::vector<TensorInfo>& tensors,
+                                Importance importance) {
   const auto of_kind = [](const TensorInfo& tensor, std::string_view kind) {
     return tensor.name.starts_with("blk.") && tensor.name.ends_with(kind);
   };
@@ -69,12 +70,17 @@ std::vector<DType> types_in_mix(const GgufMix& mix, const std::vector<TensorInfo
     const bool is_head = tensor.name == (has_head ? "output.weight" : "token_embd.weight");
     DType type = mix.usual;
     if (is_head && type != DType::Q8_0) type = DType::Q6_K;
-    if (mix.more_bits && (is_value(tensor) || of_kind(tensor, ".ffn_down.weight"))) {
+    const bool is_down = of_kind(tensor, ".ffn_down.weight");
+    if (is_value(tensor) || is_down) {
       const int64_t layer = std::stoll(tensor.name.substr(4));
-      if (gets_more_bits(layer, num_layers))
+      if (mix.more_bits && gets_more_bits(layer, num_layers))
         type = DType::Q6_K;
-      else if (large && is_value(tensor))
+      else if (mix.more_bits && large && is_value(tensor))
         type = DType::Q5_K;
+      // Weighted, Q4_0 can go badly wrong in the first of these.
+      else if (type == DType::Q4_0 && importance == Importance::Known && is_down &&
+               layer < num_layers / 8)
+        type = DType::Q4_1;
     }
     types.push_back(tensor.shape.size() < 2 ? DType::F32 : fitting(type, tensor.shape.back()));
   }

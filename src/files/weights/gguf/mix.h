@@ -23,7 +23,11 @@ struct GgufMix {
 // Throws UserError for an unknown name.
 const GgufMix& gguf_mix(std::string_view name);
 
+// Whether there is an importance matrix (importance.h).
+enum class Importance { None, Known };
+
 // The type of each of a file's tensors, which are named as in GGUF. Vectors are float32.
-std::vector<DType> types_in_mix(const GgufMix& mix, const std::vector<TensorInfo>& tensors);
+std::vector<DType> types_in_mix(const GgufMix& mix, const std::vector<TensorInfo>& tensors,
+                                Importance importance = Importance::None);
 
 }  // namespace snug::files

@@ -2,20 +2,24 @@
 // a block's scales should be is a search, and this one is that of ggml's reference quantizers: the
 // same candidates, and the same float operations in the same order, so that the bytes agree.
 // The sums of the search must stay in order, which leaves nothing to vectorise within a group: so
-// the eight groups of a block (Q6_K: eight of its 16) are computed side by side, one in each lane.
-// Compiled twice, for any x86-64 and for AVX2; both give the same bytes.
+// the eight groups of a block (Q6_K: eight of its 16; blocks of 32: eight of them) are computed
+// side by side, one in each lane. Compiled twice, for any x86-64 and for AVX2; both give the same
+// bytes. With an importance for each column of a row, its errors count as much: again as ggml does
+// it.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <cstring>
 
 #include "base/error.h"
 #include "files/weights/convert.h"
+#include "files/weights/gguf/search.h"
 
 namespace snug::files {
 namespace {
+
+using namespace blocks;  // NOLINT(google-build-using-namespace): written for this file
 
 [[gnu::always_inline]] inline float put_half(uint8_t* at, float value) {
   const uint16_t bits = float_to_half(value);
@@ -40,58 +44,94 @@ namespace {
   return largest;
 }
 
-struct ToQ4_0 {
-  static constexpr int64_t kElements = 32, kBytes = 18;
-  [[gnu::always_inline]] static void encode(const float* in, uint8_t* out) {
-    const float scale = largest_of(in, 32) / -8.0f, inverse = inverse_of(scale);
-    put_half(out, scale);
-    const auto code = [&](float value) {
-      return std::min(static_cast<int>(value * inverse + 8.5f), 15);
-    };
-    for (int i = 0; i < 16; ++i)
-      out[2 + i] = static_cast<uint8_t>(code(in[i]) | code(in[i + 16]) << 4);
-  }
-};
-
-// Codes of five bits: the fifth bits go to `high`, the others to `packed`.
-template <class Code>
-[[gnu::always_inline]] inline void pack_five_bits(const float* in, const Code& code, uint8_t* high,
-                                                  uint8_t* packed) {
+// The codes of 32 elements, of four bits or of five, where the fifth bits come first.
+template <int kBits, class Code>
+[[gnu::always_inline]] inline void pack(const Code& code, uint8_t* out) {
+  uint8_t* packed = kBits == 5 ? out + 4 : out;
   uint32_t fifth = 0;
   for (int i = 0; i < 16; ++i) {
-    const uint32_t low = code(in[i]), other = code(in[i + 16]);
+    const auto low = static_cast<uint32_t>(code(i)), other = static_cast<uint32_t>(code(i + 16));
     packed[i] = static_cast<uint8_t>((low & 15) | (other & 15) << 4);
     fifth |= (low >> 4) << i | (other >> 4) << (i + 16);
   }
-  std::memcpy(high, &fifth, 4);
+  if constexpr (kBits == 5) std::memcpy(out, &fifth, 4);
 }
 
-struct ToQ5_0 {
-  static constexpr int64_t kElements = 32, kBytes = 22;
+[[gnu::always_inline]] inline float sum_of_squares(const float* in, int64_t count) {
+  float sum = 0;
+  for (int64_t i = 0; i < count; ++i) sum += in[i] * in[i];
+  return sum;
+}
+
+// The larger a value beside its neighbours', the more an error matters.
+[[gnu::always_inline]] inline void weigh_by_importance(const Lanes* x, const float* importance,
+                                                       float mean_square, Lanes* weights) {
+  load_groups<kUnsigned>(importance, weights);
+  for (int i = 0; i < kUnsigned; ++i) {
+    Lanes root = mean_square + x[i] * x[i];
+    for (int g = 0; g < kLanes; ++g) root[g] = std::sqrt(root[g]);
+    weights[i] *= root;
+  }
+}
+constexpr Steps kWeightedSteps = {.first = -0.9f, .width = 0.05f, .last = 36};
+
+// A scale and codes around zero: largest value to -kHalf.
+template <int kBits>
+struct Signed {
+  static constexpr int kHalf = 1 << (kBits - 1);
+  static constexpr int64_t kElements = 32, kBytes = 2 + 4 * kBits;
   [[gnu::always_inline]] static void encode(const float* in, uint8_t* out) {
-    const float scale = largest_of(in, 32) / -16.0f, inverse = inverse_of(scale);
+    const float scale = largest_of(in, 32) / -kHalf, inverse = inverse_of(scale);
     put_half(out, scale);
-    const auto code = [&](float value) {
-      return static_cast<uint32_t>(std::min(static_cast<int>(value * inverse + 16.5f), 31));
+    const auto code = [&](int i) {
+      return std::min(static_cast<int>(in[i] * inverse + (kHalf + 0.5f)), 2 * kHalf - 1);
     };
-    pack_five_bits(in, code, out + 2, out + 6);
+    pack<kBits>(code, out + 2);
+  }
+  [[gnu::always_inline]] static void encode_eight(const Lanes* x, const Lanes* weights,
+                                                  uint8_t* out) {
+    Lanes scales{};
+    Ints codes[kUnsigned];
+    search_scale<kUnsigned, kHalf>(x, weights, scales, codes);
+    for (int g = 0; g < kLanes; ++g, out += kBytes) {
+      put_half(out, scales[g]);
+      pack<kBits>([&](int i) { return codes[i][g]; }, out + 2);
+    }
   }
 };
+using ToQ4_0 = Signed<4>;
+using ToQ5_0 = Signed<5>;
 
-struct ToQ5_1 {
-  static constexpr int64_t kElements = 32, kBytes = 24;
+// A scale and a minimum.
+template <int kBits>
+struct Unsigned {
+  static constexpr int kMost = (1 << kBits) - 1;
+  static constexpr int64_t kElements = 32, kBytes = 4 + 4 * kBits;
   [[gnu::always_inline]] static void encode(const float* in, uint8_t* out) {
     const float minimum = *std::min_element(in, in + 32), maximum = *std::max_element(in, in + 32);
-    const float scale = (maximum - minimum) / 31.0f, inverse = inverse_of(scale);
+    const float scale = (maximum - minimum) / kMost, inverse = inverse_of(scale);
     put_half(out, scale);
     put_half(out + 2, minimum);
-    const auto code = [&](float value) {
+    const auto code = [&](int i) {
       // Never below zero. NOLINTNEXTLINE(bugprone-incorrect-roundings)
-      return static_cast<uint32_t>((value - minimum) * inverse + 0.5f);
+      return std::min(static_cast<int>((in[i] - minimum) * inverse + 0.5f), kMost);
     };
-    pack_five_bits(in, code, out + 4, out + 8);
+    pack<kBits>(code, out + 4);
+  }
+  [[gnu::always_inline]] static void encode_eight(const Lanes* x, const Lanes* weights,
+                                                  uint8_t* out) {
+    Lanes scales, floors, sums;
+    Ints codes[kUnsigned];
+    search_scale_and_floor<kMost>(x, weights, kWeightedSteps, scales, floors, sums, codes);
+    for (int g = 0; g < kLanes; ++g, out += kBytes) {
+      put_half(out, scales[g]);
+      put_half(out + 2, -floors[g]);
+      pack<kBits>([&](int i) { return codes[i][g]; }, out + 4);
+    }
   }
 };
+using ToQ4_1 = Unsigned<4>;
+using ToQ5_1 = Unsigned<5>;
 
 struct ToQ8_0 {
   static constexpr int64_t kElements = 32, kBytes = 34;
@@ -110,101 +150,23 @@ struct ToQ8_0 {
   }
 };
 
-// One number of each of eight groups. A comparison gives 0 or -1 in each lane, and `mask ? a : b`
-// chooses by lane.
-using Lanes = float __attribute__((vector_size(32)));
-using Ints = int32_t __attribute__((vector_size(32)));
-constexpr int kLanes = 8;
-
-// To the nearest integer, halves to even, for magnitudes below 2^22: the sum's low bits hold it.
-[[gnu::always_inline]] inline void round_lanes(const Lanes& value, Ints& out) {
-  const Lanes shifted = value + 0x1.8p23f;
-  std::memcpy(&out, &shifted, sizeof(out));
-  out = (out & 0x7FFFFF) - 0x400000;
-}
-
-[[gnu::always_inline]] inline int round_one(float value) {
-  return static_cast<int>(std::bit_cast<uint32_t>(value + 0x1.8p23f) & 0x7FFFFF) - 0x400000;
-}
-
-[[gnu::always_inline]] inline void clamp_lanes(Ints& value, int low, int high) {
-  value = value < low ? Ints{} + low : value;
-  value = value > high ? Ints{} + high : value;
-}
-
-// The code of `value` on a grid of which `inverse` is one over the step.
-[[gnu::always_inline]] inline void code_of(const Lanes& value, const Lanes& inverse, int low,
-                                           int high, Ints& out) {
-  round_lanes(inverse * value, out);
-  clamp_lanes(out, low, high);
-}
-
-[[gnu::always_inline]] inline void magnitude_of(const Lanes& value, Lanes& out) {
-  out = value < 0.0f ? -value : value;
-}
-
-// Element i of lane g is in[g * size + i].
-template <int size>
-[[gnu::always_inline]] inline void load_groups(const float* in, Lanes* out) {
-  for (int i = 0; i < size; ++i)
-    for (int g = 0; g < kLanes; ++g) out[i][g] = in[g * size + i];
-}
-
-// Groups below this magnitude count as zero.
-constexpr float kNothing = 1e-15f;
-
-// Q6_K: groups of 16 with a scale and codes from -32 to 31.
+// Q6_K: groups of 16 with a scale and codes from -32 to 31. An importance is a weight as it is.
 constexpr int kSigned = 16;
-
-// Among 19 steps around that which maps a group's largest value to -32, the one whose best scale
-// leaves the least error, weighted by the squares of the values. `codes` are those of that step,
-// plus 32 (0 in a group of nothing).
-[[gnu::always_inline]] inline void search_scale(const Lanes* x, Lanes& scale, Ints* codes) {
-  Lanes magnitude{}, largest{};
-  for (int i = 0; i < kSigned; ++i) {
-    Lanes own;
-    magnitude_of(x[i], own);
-    largest = own > magnitude ? x[i] : largest;
-    magnitude = own > magnitude ? own : magnitude;
-  }
-  const Ints nothing = magnitude < kNothing;
-  Lanes best{}, best_inverse{};
-  const auto consider = [&](float steps, bool first) __attribute__((always_inline)) {
-    const Lanes inverse = -steps / largest;
-    Lanes products{}, squares{};
-    for (int i = 0; i < kSigned; ++i) {
-      Ints code;
-      code_of(x[i], inverse, -32, 31, code);
-      const Lanes l = __builtin_convertvector(code, Lanes), weight = x[i] * x[i];
-      products += weight * x[i] * l;
-      squares += weight * l * l;
-    }
-    const Ints better =
-        first ? Ints{} - 1 : (squares > 0.0f) & (products * products > best * squares);
-    const Lanes own = squares != 0.0f ? products / squares : Lanes{};
-    scale = better ? own : scale;
-    best = better ? own * products : best;
-    best_inverse = better ? inverse : best_inverse;
-  };
-  consider(32, true);
-  for (int step = -9; step <= 9; ++step)
-    if (step != 0) consider(32 + 0.1f * static_cast<float>(step), false);
-  scale = nothing ? Lanes{} : scale;
-  for (int i = 0; i < kSigned; ++i) {
-    code_of(x[i], best_inverse, -32, 31, codes[i]);
-    codes[i] = nothing ? Ints{} : codes[i] + 32;
-  }
-}
 
 struct ToQ6_K {
   static constexpr int64_t kElements = 256, kBytes = 210;
-  [[gnu::always_inline]] static void encode(const float* in, uint8_t* out) {
-    Lanes x[2][kSigned], found[2];
+  [[gnu::always_inline]] static void encode(const float* in, const float* importance,
+                                            uint8_t* out) {
+    Lanes x[2][kSigned], weights[kSigned], found[2];
     Ints codes[2][kSigned];
     for (int64_t half = 0; half < 2; ++half) {
       load_groups<kSigned>(in + half * 128, x[half]);
+      if (importance != nullptr)
+        load_groups<kSigned>(importance + half * 128, weights);
+      else
+        for (int i = 0; i < kSigned; ++i) weights[i] = x[half][i] * x[half][i];
       found[half] = Lanes{};
-      search_scale(x[half], found[half], codes[half]);
+      search_scale<kSigned, 32>(x[half], weights, found[half], codes[half]);
     }
     float scales[16];
     std::memcpy(scales, found, sizeof(scales));
@@ -226,12 +188,12 @@ struct ToQ6_K {
         clamp_lanes(code, -32, 31);
         codes[half][i] = own != 0.0f ? code + 32 : codes[half][i];
       }
-      pack(codes[half], out + half * 64, out + 128 + half * 32);
+      pack_half(codes[half], out + half * 64, out + 128 + half * 32);
     }
   }
 
   // Half a block: 64 bytes of low nibbles, 32 of high bit pairs.
-  [[gnu::always_inline]] static void pack(const Ints* codes, uint8_t* low, uint8_t* high) {
+  [[gnu::always_inline]] static void pack_half(const Ints* codes, uint8_t* low, uint8_t* high) {
     for (int g = 0; g < kLanes; ++g) {
       const int pair = g / 2;
       for (int i = 0; i < kSigned; ++i) {
@@ -243,129 +205,65 @@ struct ToQ6_K {
   }
 };
 
-// Q4_K and Q5_K: groups of 32 with a scale, a minimum and codes from 0 to kMost. kFirst and kSteps
-// say which steps are tried: the range divided by kMost + kFirst, + kFirst + 0.1, ...
-constexpr int kUnsigned = 32;
-
+// Q4_K and Q5_K: groups of 32 with a scale, a minimum and codes from 0 to kMost.
 template <int kMost>
-struct Search;
+constexpr Steps kPlainSteps = {.first = -1.0f, .width = 0.1f, .last = 20};
 template <>
-struct Search<15> {
-  static constexpr float kFirst = -1.0f;
-  static constexpr int kSteps = 20;
-};
-template <>
-struct Search<31> {
-  static constexpr float kFirst = -0.5f;
-  static constexpr int kSteps = 15;
-};
+constexpr Steps kPlainSteps<31> = {.first = -0.5f, .width = 0.1f, .last = 15};
 
-// Of each step tried, the scale and minimum of the weighted least squares; of these, those with the
-// least error. Larger values weigh more. `floor` is minus the minimum; codes are those of the step
-// that was chosen.
-template <int kMost>
-[[gnu::always_inline]] inline void search_scale_and_floor(const Lanes* x, Lanes& scale,
-                                                          Lanes& floor, Ints* codes) {
+// Without an importance larger values weigh more.
+[[gnu::always_inline]] inline void weigh_by_magnitude(const Lanes* x, Lanes* weights) {
   Lanes sum_of_squares{};
   for (int i = 0; i < kUnsigned; ++i) sum_of_squares += x[i] * x[i];
   Lanes mean = sum_of_squares / 32.0f;
   for (int g = 0; g < kLanes; ++g) mean[g] = std::sqrt(mean[g]);
-  Lanes weights[kUnsigned];
   for (int i = 0; i < kUnsigned; ++i) {
     magnitude_of(x[i], weights[i]);
     weights[i] += mean;
-  }
-  Lanes minimum = x[0], maximum = x[0], sum_w = weights[0], sum_x = weights[0] * x[0];
-  for (int i = 1; i < kUnsigned; ++i) {
-    minimum = x[i] < minimum ? x[i] : minimum;
-    maximum = x[i] > maximum ? x[i] : maximum;
-    sum_w += weights[i];
-    sum_x += weights[i] * x[i];
-  }
-  minimum = minimum > 0.0f ? Lanes{} : minimum;
-  const Ints flat = maximum == minimum;
-  floor = -minimum;
-
-  Lanes inverse = static_cast<float>(kMost) / (maximum - minimum), begin = minimum;
-  scale = 1.0f / inverse;
-  Lanes least{};
-  for (int i = 0; i < kUnsigned; ++i) {
-    Ints code;
-    code_of(x[i] - minimum, inverse, 0, kMost, code);
-    const Lanes error = scale * __builtin_convertvector(code, Lanes) + minimum - x[i];
-    least += weights[i] * (error * error);
-  }
-  for (int step = 0; step <= Search<kMost>::kSteps; ++step) {
-    const float steps = Search<kMost>::kFirst + 0.1f * static_cast<float>(step) + kMost;
-    const Lanes tried = steps / (maximum - minimum);
-    Ints own[kUnsigned];
-    Lanes sum_l{}, sum_l2{}, sum_xl{};
-    for (int i = 0; i < kUnsigned; ++i) {
-      code_of(x[i] - minimum, tried, 0, kMost, own[i]);
-      const Lanes l = __builtin_convertvector(own[i], Lanes);
-      sum_l += weights[i] * l;
-      sum_l2 += weights[i] * l * l;
-      sum_xl += weights[i] * l * x[i];
-    }
-    const Lanes determinant = sum_w * sum_l2 - sum_l * sum_l;
-    Lanes own_scale = (sum_w * sum_xl - sum_x * sum_l) / determinant;
-    Lanes own_minimum = (sum_l2 * sum_x - sum_l * sum_xl) / determinant;
-    own_scale = own_minimum > 0.0f ? sum_xl / sum_l2 : own_scale;
-    own_minimum = own_minimum > 0.0f ? Lanes{} : own_minimum;
-    Lanes errors{};
-    for (int i = 0; i < kUnsigned; ++i) {
-      const Lanes error = own_scale * __builtin_convertvector(own[i], Lanes) + own_minimum - x[i];
-      errors += weights[i] * (error * error);
-    }
-    const Ints better = (determinant > 0.0f) & (errors < least);
-    least = better ? errors : least;
-    inverse = better ? tried : inverse;
-    begin = better ? minimum : begin;
-    scale = better ? own_scale : scale;
-    minimum = better ? own_minimum : minimum;  // the next step begins there
-  }
-  scale = flat ? Lanes{} : scale;
-  floor = flat ? floor : -minimum;
-  for (int i = 0; i < kUnsigned; ++i) {
-    code_of(x[i] - begin, inverse, 0, kMost, codes[i]);
-    codes[i] = flat ? Ints{} : codes[i];
   }
 }
 
 // scale, minimum, 12 bytes of group scales and minima. Returns the codes by group and element.
 template <int kMost>
-[[gnu::always_inline]] inline void encode_unsigned(const float* in, uint8_t* out, Ints* codes) {
-  Lanes x[kUnsigned], scales, floors;
+[[gnu::always_inline]] inline void encode_unsigned(const float* in, const float* importance,
+                                                   uint8_t* out, Ints* codes) {
+  Lanes x[kUnsigned], weights[kUnsigned], scales, floors, sums;
   load_groups<kUnsigned>(in, x);
-  search_scale_and_floor<kMost>(x, scales, floors, codes);
-  float largest_scale = 0, largest_floor = 0;
-  for (int g = 0; g < kLanes; ++g) {
-    largest_scale = std::max(largest_scale, static_cast<float>(scales[g]));
-    largest_floor = std::max(largest_floor, static_cast<float>(floors[g]));
-  }
-  const float scale = put_half(out, largest_scale / 63.0f);
-  const float floor = put_half(out + 2, largest_floor / 63.0f);
-  const float inverse_scale = largest_scale > 0 ? 63.0f / largest_scale : 0;
-  const float inverse_floor = largest_floor > 0 ? 63.0f / largest_floor : 0;
+  if (importance == nullptr)
+    weigh_by_magnitude(x, weights);
+  else
+    weigh_by_importance(x, importance, 2 * sum_of_squares(in, 256) / 256, weights);
+  search_scale_and_floor<kMost>(x, weights,
+                                importance == nullptr ? kPlainSteps<kMost> : kWeightedSteps, scales,
+                                floors, sums, codes);
+  const auto as_six_bits = [&](const Lanes& values) __attribute__((always_inline)) {
+    return importance == nullptr ? six_bits_of(values) : weighted_six_bits(values, sums);
+  };
+  const SixBits own = as_six_bits(scales), own_floors = as_six_bits(floors);
+  const float scale = put_half(out, own.step), floor = put_half(out + 2, own_floors.step);
   uint8_t* packed = out + 4;
   std::memset(packed, 0, 12);
+  for (int g = 0; g < kLanes; ++g) {
+    // Where hardly a weight is above zero a scale may be negative, and its code wraps around: ggml
+    // limits it in Q5_K, and lets it run into the other bits in Q4_K.
+    constexpr uint8_t kLargest = kMost == 31 ? 63 : 255;
+    const uint8_t code = std::min(own.codes[g], kLargest);
+    const uint8_t floor_code = std::min(own_floors.codes[g], kLargest);
+    if (g < 4) {
+      packed[g] |= code;
+      packed[g + 4] |= floor_code;
+    } else {
+      packed[g + 4] = static_cast<uint8_t>((code & 15) | (floor_code & 15) << 4);
+      packed[g - 4] |= static_cast<uint8_t>((code >> 4) << 6);
+      packed[g] |= static_cast<uint8_t>((floor_code >> 4) << 6);
+    }
+  }
   Lanes step, begin;
   for (int g = 0; g < kLanes; ++g) {
-    const auto six_bits = [](float value) {
-      return std::min<uint8_t>(63, static_cast<uint8_t>(round_one(value)));
-    };
-    const uint8_t own = six_bits(inverse_scale * scales[g]);
-    const uint8_t own_floor = six_bits(inverse_floor * floors[g]);
-    if (g < 4) {
-      packed[g] |= own;
-      packed[g + 4] |= own_floor;
-    } else {
-      packed[g + 4] = static_cast<uint8_t>((own & 15) | (own_floor & 15) << 4);
-      packed[g - 4] |= static_cast<uint8_t>((own >> 4) << 6);
-      packed[g] |= static_cast<uint8_t>((own_floor >> 4) << 6);
-    }
-    step[g] = scale * static_cast<float>(own);
-    begin[g] = floor * static_cast<float>(own_floor);
+    const int code = g < 4 ? packed[g] & 63 : (packed[g + 4] & 15) | packed[g - 4] >> 6 << 4;
+    const int floor_code = g < 4 ? packed[g + 4] & 63 : packed[g + 4] >> 4 | packed[g] >> 6 << 4;
+    step[g] = scale * static_cast<float>(code);
+    begin[g] = floor * static_cast<float>(floor_code);
   }
   for (int i = 0; i < kUnsigned; ++i) {
     Ints code;
@@ -384,18 +282,20 @@ template <int kMost>
 
 struct ToQ4_K {
   static constexpr int64_t kElements = 256, kBytes = 144;
-  [[gnu::always_inline]] static void encode(const float* in, uint8_t* out) {
+  [[gnu::always_inline]] static void encode(const float* in, const float* importance,
+                                            uint8_t* out) {
     Ints codes[kUnsigned];
-    encode_unsigned<15>(in, out, codes);
+    encode_unsigned<15>(in, importance, out, codes);
     pack_nibbles(codes, out + 16);
   }
 };
 
 struct ToQ5_K {
   static constexpr int64_t kElements = 256, kBytes = 176;
-  [[gnu::always_inline]] static void encode(const float* in, uint8_t* out) {
+  [[gnu::always_inline]] static void encode(const float* in, const float* importance,
+                                            uint8_t* out) {
     Ints codes[kUnsigned];
-    encode_unsigned<31>(in, out, codes);
+    encode_unsigned<31>(in, importance, out, codes);
     for (int i = 0; i < kUnsigned; ++i) {
       int fifth = 0;
       for (int g = 0; g < kLanes; ++g) fifth |= codes[i][g] >> 4 << g;
@@ -405,32 +305,62 @@ struct ToQ5_K {
   }
 };
 
+// A row of small blocks, eight at a time, the last of them beside zeros.
 template <class Block>
-[[gnu::always_inline]] inline void encode_all(const float* in, uint8_t* out, int64_t count) {
-  for (int64_t i = 0; i < count; i += Block::kElements, out += Block::kBytes)
-    Block::encode(in + i, out);
+[[gnu::always_inline]] inline void encode_row(const float* in, const float* importance,
+                                              uint8_t* out, int64_t count) {
+  constexpr int64_t kStretch = kLanes * Block::kElements;
+  const float mean_square = sum_of_squares(in, count) / static_cast<float>(count);
+  for (int64_t i = 0; i < count; i += kStretch) {
+    const int64_t part = std::min(kStretch, count - i);
+    std::array<float, kStretch> values{}, own{};
+    std::copy_n(in + i, part, values.data());
+    std::copy_n(importance + i, part, own.data());
+    Lanes x[kUnsigned], weights[kUnsigned];
+    load_groups<kUnsigned>(values.data(), x);
+    weigh_by_importance(x, own.data(), mean_square, weights);
+    std::array<uint8_t, kLanes * Block::kBytes> encoded;
+    Block::encode_eight(x, weights, encoded.data());
+    out = std::copy_n(encoded.data(), part / Block::kElements * Block::kBytes, out);
+  }
 }
 
 template <class Block>
-[[gnu::target("avx2")]] void encode_avx2(const float* in, uint8_t* out, int64_t count) {
-  encode_all<Block>(in, out, count);
+[[gnu::always_inline]] inline void encode_all(const float* in, const float* importance,
+                                              uint8_t* out, int64_t count) {
+  if constexpr (requires { Block::encode_eight; })
+    if (importance != nullptr) return encode_row<Block>(in, importance, out, count);
+  for (int64_t i = 0; i < count; i += Block::kElements, out += Block::kBytes) {
+    if constexpr (Block::kElements == 256)
+      Block::encode(in + i, importance == nullptr ? nullptr : importance + i, out);
+    else
+      Block::encode(in + i, out);
+  }
 }
 
 template <class Block>
-void encode(const float* in, void* out, int64_t count) {
+[[gnu::target("avx2")]] void encode_avx2(const float* in, const float* importance, uint8_t* out,
+                                         int64_t count) {
+  encode_all<Block>(in, importance, out, count);
+}
+
+// With an importance (null: none) of one row.
+template <class Block>
+void encode(const float* in, const float* importance, void* out, int64_t count) {
   static const bool has_avx2 = __builtin_cpu_supports("avx2");
   auto* bytes = static_cast<uint8_t*>(out);
   if (has_avx2)
-    encode_avx2<Block>(in, bytes, count);
+    encode_avx2<Block>(in, importance, bytes, count);
   else
-    encode_all<Block>(in, bytes, count);
+    encode_all<Block>(in, importance, bytes, count);
 }
 
 struct Encoder {
   DType type;
-  void (*encode)(const float* in, void* out, int64_t count);
+  void (*encode)(const float* in, const float* importance, void* out, int64_t count);
 };
-constexpr std::array<Encoder, 7> kEncoders = {{{DType::Q4_0, encode<ToQ4_0>},
+constexpr std::array<Encoder, 8> kEncoders = {{{DType::Q4_0, encode<ToQ4_0>},
+                                               {DType::Q4_1, encode<ToQ4_1>},
                                                {DType::Q5_0, encode<ToQ5_0>},
                                                {DType::Q5_1, encode<ToQ5_1>},
                                                {DType::Q8_0, encode<ToQ8_0>},
@@ -447,7 +377,7 @@ const Encoder* find_encoder(DType type) {
 
 bool can_quantize(DType type) { return find_encoder(type) != nullptr; }
 
-void quantize(DType type, const float* in, void* out, int64_t count) {
+void quantize(DType type, const float* in, void* out, int64_t count, const float* importance) {
   const Encoder* encoder = find_encoder(type);
   SNUG_CHECK(encoder != nullptr, "no quantizer for {}", name(type));
   SNUG_CHECK(count % layout(type).block_elements == 0,
@@ -459,7 +389,7 @@ void quantize(DType type, const float* in, void* out, int64_t count) {
         "it holds infinities or values that are no numbers, which {} cannot hold; the training "
         "that made it diverged, so go back to an earlier checkpoint",
         name(type));
-  encoder->encode(in, out, count);
+  encoder->encode(in, importance, out, count);
 }
 
 }  // namespace snug::files

@@ -8,6 +8,7 @@
 #include "files/weights/convert.h"
 #include "files/weights/gguf/gguf.h"
 #include "files/weights/gguf/mix.h"
+#include "files/weights/pth/zip.h"
 #include "formats_testing.h"
 
 namespace snug::files {
@@ -33,7 +34,33 @@ TEST(Quantize, HasTheBytesOfGgml) {
           << wanted.name << ", block " << at / block << " of row "
           << at / (found.size() / rows.shape[0]);
   }
-  EXPECT_EQ(num_types, 7);
+  EXPECT_EQ(num_types, 8);
+}
+
+TEST(Quantize, WithAnImportanceHasTheBytesOfGgml) {
+  const auto file = GgufFile::open(data_file("quantize.gguf"));
+  const TensorInfo& rows = *file->find("rows");
+  const std::vector<float> values = read_floats(*file, rows);
+  const auto importances = GgufFile::open(data_file("importance.gguf"));
+  const json cases = json::parse(read_file(data_file("weighted.json")));
+  EXPECT_EQ(cases.size(), 6u * 8u);
+  for (const auto& [key, widths] : cases.items()) {
+    const size_t space = key.find(' ');
+    const std::vector<float> importance =
+        read_floats(*importances, *importances->find(key.substr(0, space)));
+    const DType type = file->find(key.substr(space + 1))->dtype;
+    for (const auto& [width, checksums] : widths.items()) {
+      const int64_t columns = std::stoll(width);
+      std::vector<std::byte> found(static_cast<size_t>(bytes_for(type, columns)));
+      ASSERT_EQ(std::ssize(checksums), rows.shape[0]);
+      for (int64_t row = 0; row < rows.shape[0]; ++row) {
+        quantize(type, values.data() + row * rows.shape[1], found.data(), columns,
+                 importance.data());
+        EXPECT_EQ(crc32(found), checksums[static_cast<size_t>(row)].get<uint32_t>())
+            << key << ", row " << row << " of " << width;
+      }
+    }
+  }
 }
 
 // convert() goes by stretches of 4096.
@@ -82,8 +109,9 @@ TEST(GgufMix, GivesEachTensorTheTypeThatLlamaCppDoes) {
   EXPECT_GT(models.size(), 10u);
   for (const auto& [model_name, model] : models.items()) {
     const std::vector<TensorInfo> tensors = tensors_of(model);
-    for (const auto& [mix, wanted] : model["types"].items()) {
-      const std::vector<DType> types = types_in_mix(gguf_mix(mix), tensors);
+    const auto expect_types = [&](const std::string& mix, const json& wanted,
+                                  Importance importance) {
+      const std::vector<DType> types = types_in_mix(gguf_mix(mix), tensors, importance);
       ASSERT_EQ(types.size(), tensors.size());
       for (size_t i = 0; i < types.size(); ++i) {
         const std::string& full = tensors[i].name;
@@ -93,6 +121,11 @@ TEST(GgufMix, GivesEachTensorTheTypeThatLlamaCppDoes) {
         EXPECT_EQ(name(types[i]), expected.get<std::string>())
             << model_name << " " << mix << " " << full;
       }
+    };
+    for (const auto& [mix, wanted] : model["types"].items()) {
+      if (mix == "weighted") continue;
+      expect_types(mix, wanted, Importance::None);
+      expect_types(mix, mix == "Q4_0" ? model["types"]["weighted"] : wanted, Importance::Known);
     }
   }
 }

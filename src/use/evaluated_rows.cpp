@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "use/evaluated_rows.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <vector>
+
+#include "base/error.h"
+#include "engine/open_data.h"
+#include "use/generate/prompts.h"
+
+namespace snug::use {
+
+data::DatasetOptions evaluated_options(const recipe::EvaluateOptions& options,
+                                       const engine::LanguageModel& lm) {
+  const recipe::DataOptions& d = options.data;
+  data::DatasetOptions result = engine::dataset_options(d, *lm.model, lm.path);
+  const data::Reading& reading = result.reading;
+  const bool captions =
+      reading.image_size > 0 &&
+      (d.class_path == "ImageFolder" || d.class_path == "HFDataset" || engine::is_synthetic(d));
+  const int64_t positions = lm.model->dimensions().max_positions;
+  const int64_t usual = captions ? reading.num_picture_tokens + data::kCaptionTokens : positions;
+  result.max_seq_length = std::min(options.max_seq_length.value_or(usual), positions);
+  if (!captions) {
+    const auto record =
+        prompts_of_training(lm, lm.adapters.empty() ? nullptr : &lm.adapters.front());
+    if (record && d.prompt_style == "auto") result.prompt_style = record->style;
+    if (record && !options.mask_prompt_given)
+      result.mask_prompt = record->mask_prompt.value_or(d.mask_prompt);
+  }
+  // With "all" nothing is held out, so the training split is the whole file. A folder or a separate
+  // validation file defines the split itself.
+  const bool one_file = !d.val_path && !std::filesystem::is_directory(d.json_path);
+  if (one_file) result.val_split_fraction = options.split == "all" ? 0.0 : d.val_split_fraction;
+  return result;
+}
+
+data::Dataset open_evaluated(const data::DatasetOptions& options, const engine::LanguageModel& lm) {
+  return data::load_dataset(
+      options, data::make_encoder(*lm.tokenizer),
+      [](const data::DownloadRequest& request) -> std::vector<std::filesystem::path> {
+        throw UserError(
+            "data set {} is not in the cache; train on it once to download it, or give a file with "
+            "--data JSON --data.json_path FILE",
+            request.repo_id);
+      });
+}
+
+// Ids without loss are stored as their complements.
+void check_ids(const data::SampleStore& samples, const engine::LanguageModel& lm) {
+  int32_t largest = 0;
+  for (int64_t i = 0; i < samples.count(); ++i)
+    for (const int32_t id : samples.stored_ids(i)) largest = std::max(largest, id < 0 ? ~id : id);
+  if (const int64_t rows = lm.model->dimensions().vocabulary; largest >= rows)
+    throw UserError(
+        "the data contains token {}, but the model's embedding has {} rows: the tokenizer in {} "
+        "belongs to another model",
+        largest, rows, lm.path.string());
+}
+
+}  // namespace snug::use

@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "files/weights/gguf/importance.h"
+
+#include "fuzz/fuzz.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  snug::fuzz::with_file(
+      data, size, [](const std::filesystem::path& path) { snug::files::read_importance(path); });
+  return 0;
+}
