@@ -220,6 +220,27 @@ std::string place_of(const Sweep& sweep, const Cell& cell) {
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
+// The first that could be planned; null: none.
+const Cell* first_planned(const Sweep& sweep) {
+  const auto found =
+      std::ranges::find_if(sweep.cells, [](const Cell& c) { return c.refused.empty(); });
+  return found == sweep.cells.end() ? nullptr : &*found;
+}
+
+bool has_one_device(const Sweep& sweep) {
+  const Cell* first = first_planned(sweep);
+  return first != nullptr && std::ranges::all_of(sweep.cells, [&](const Cell& c) {
+           return !c.refused.empty() || c.device == first->device;
+         });
+}
+
+std::string device_text(const Sweep& sweep) {
+  if (!has_one_device(sweep)) return "several devices";
+  const Cell& first = *first_planned(sweep);
+  return fmt::format("{}, of which a run can use {}", first.device,
+                     format_bytes(first.device_bytes));
+}
+
 std::string best_text(const Sweep& sweep) {
   const auto first_of = [&](const auto& comes_before, const char* title, const auto& figure) {
     const Cell* best = nullptr;
@@ -237,9 +258,7 @@ std::string best_text(const Sweep& sweep) {
                            with_commas(static_cast<long long>(c.tokens_per_second)));
       });
   // One price for different devices says nothing about which is cheapest.
-  const bool is_one_device = std::ranges::all_of(sweep.cells, [&](const Cell& c) {
-    return !c.refused.empty() || c.device == sweep.cells.front().device;
-  });
+  const bool is_one_device = has_one_device(sweep);
   const bool is_priced = std::ranges::all_of(
       sweep.cells, [](const Cell& c) { return !c.fits || c.million_tokens_price > 0; });
   if (is_priced && (is_one_device || sweep.prices_can_differ))
@@ -251,19 +270,6 @@ std::string best_text(const Sweep& sweep) {
                               recipe::money_text(c.million_tokens_price, c.currency);
                      });
   return text;
-}
-
-// Of the sweep's devices: one name, or how many.
-std::string device_text(const Sweep& sweep) {
-  std::vector<const Cell*> planned;
-  for (const Cell& cell : sweep.cells)
-    if (cell.refused.empty()) planned.push_back(&cell);
-  if (planned.empty()) return "";
-  const bool one = std::ranges::all_of(
-      planned, [&](const Cell* c) { return c->device == planned.front()->device; });
-  return one ? fmt::format("{}, of which a run can use {}", planned.front()->device,
-                           format_bytes(planned.front()->device_bytes))
-             : "several devices";
 }
 
 constexpr const char* kHowToRead =
@@ -344,9 +350,7 @@ std::string sweep_html(const Sweep& sweep) {
   page.add(element("h1", "Sweep: " + device_text(sweep))).add(element("p", kHowToRead));
   page.add(table.html()).add(element("pre", below));
   const double limit =
-      sweep.cells.front().refused.empty() && device_text(sweep) != "several devices"
-          ? static_cast<double>(sweep.cells.front().device_bytes) / kGiB
-          : 0;
+      has_one_device(sweep) ? static_cast<double>(first_planned(sweep)->device_bytes) / kGiB : 0;
   page.add(chart_of(sweep, "Peak memory", "GiB", limit,
                     [](const Cell& c) { return static_cast<double>(c.bytes) / kGiB; }));
   page.add(chart_of(sweep, "Tokens a second", "tokens/s", 0,
