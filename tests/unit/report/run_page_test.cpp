@@ -156,7 +156,7 @@ PlanPage page_with_peak(int64_t bytes) {
                       {"outside any unit, step", "step", {bytes / 2, 0}}},
           .limit_bytes = bytes,
           .fit = {},
-          .beside = ""};
+          .sections = {{"Devices", "8 <of> them"}, {"Operations", ""}}};
 }
 
 size_t count(const std::string& text, const std::string& what) {
@@ -205,6 +205,13 @@ TEST(PlanPage, TextIsEscaped) {
   EXPECT_NE(html.find("a model"), std::string::npos);
   EXPECT_EQ(html.find("<a model>"), std::string::npos);
   EXPECT_EQ(html.find("1 & more"), std::string::npos);
+}
+
+TEST(PlanPage, SectionsWithoutTextAreLeftOut) {
+  const std::string html = plan_html(page_with_peak(kGiB));
+  EXPECT_NE(html.find(">Devices</h2>"), std::string::npos);
+  EXPECT_NE(html.find("8 &lt;of&gt; them"), std::string::npos);
+  EXPECT_EQ(html.find("Operations"), std::string::npos);
 }
 
 TEST(Sparkline, IsAsWideAsAskedAndReachesTheTop) {
