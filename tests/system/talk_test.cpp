@@ -183,7 +183,14 @@ TEST_F(Talk, ChatEditsLinesAndCtrlCClearsThem) {
 }
 
 TEST_F(Talk, CtrlCEndsAnAnswerAndNotTheChat) {
-  InTerminal chat({"chat", model(), "--prompt_style", "chat", "--precision", "32-true",
+  // With room for an answer that takes seconds, or it may be over before Ctrl-C comes.
+  const fs::path talkative = at("talkative");
+  fs::copy(model(), talkative, fs::copy_options::recursive);
+  fs::remove(talkative / "checksums.json");
+  json config = json::parse(read_file(talkative / "config.json"));
+  config["max_position_embeddings"] = 16384;
+  write_file_atomically(talkative / "config.json", config.dump());
+  InTerminal chat({"chat", talkative.string(), "--prompt_style", "chat", "--precision", "32-true",
                    "--temperature", "0", "--max_new_tokens", "100000", "--min_new_tokens",
                    "100000"});
   ASSERT_TRUE(chat.wait_for(kReady)) << chat.seen();

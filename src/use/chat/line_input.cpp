@@ -32,9 +32,10 @@ void write_out(std::string_view text) {
   }
 }
 
+// First the mode, or a Ctrl-C of someone who sees the line end would be a mere byte of input.
 void leave_raw_mode() {
-  write_out("\x1b[?2004l");
   ::tcsetattr(STDIN_FILENO, TCSADRAIN, &cooked_mode);
+  write_out("\x1b[?2004l");
 }
 
 void enter_raw_mode() {
