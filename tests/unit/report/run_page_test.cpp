@@ -210,7 +210,7 @@ TEST(PlanPage, TextIsEscaped) {
 TEST(PlanPage, SectionsWithoutTextAreLeftOut) {
   const std::string html = plan_html(page_with_peak(kGiB));
   EXPECT_NE(html.find(">Devices</h2>"), std::string::npos);
-  EXPECT_NE(html.find("8 &lt;of&gt; them"), std::string::npos);
+  EXPECT_NE(html.find("8 &#60;of&#62; them"), std::string::npos);
   EXPECT_EQ(html.find("Operations"), std::string::npos);
 }
 
