@@ -14,6 +14,7 @@
 #include "engine/steps/validation.h"
 #include "report/tables.h"
 #include "train/out_dir/full_disk.h"
+#include "train/records/loss_spike.h"
 
 namespace snug::train {
 namespace {
@@ -106,6 +107,7 @@ void TrainingLoop::take_step() {
   count_in(result);
   parts_.startup.end_step();
   log_step(result, lr, seconds_since(start));
+  tell_of_spike();
   tell_of_epoch();
   if (profile) write_profile(*profile);
   const auto save_interval = recipe_.train.save_interval.value_or(0);
@@ -270,6 +272,19 @@ void TrainingLoop::log_step(const engine::StepResult& result, double lr, double 
                    .utilization = busy_.share()},
                   status);
   parts_.live.step(status, seconds);
+}
+
+// A loss that stays high is told once: from then on it is what steps are compared with.
+void TrainingLoop::tell_of_spike() {
+  const auto spike = loss_spike(parts_.log.record().steps);
+  if (!spike || (spike_ > 0 && state_.step - spike_ <= spike->steps)) return;
+  spike_ = state_.step;
+  if (parts_.world.rank() > 0) return;
+  log_warning(
+      fmt::format("the loss of step {} is {:.4f}, far above the {:.4f} usual in the {} steps "
+                  "before: a row unlike the others, or too high a learning rate ({}); if it stays "
+                  "there, lower --optimizer.lr or set --train.max_norm 1.0",
+                  state_.step, spike->loss, spike->usual, spike->steps, recipe_.optimizer.lr));
 }
 
 // At the end of each epoch of several.

@@ -60,6 +60,7 @@ class TrainingLoop {
   void check_numbers(const engine::StepResult& result);
   void count_in(const engine::StepResult& result);
   void tell_of_epoch() const;
+  void tell_of_spike();
   void log_step(const engine::StepResult& result, double lr, double seconds);
   void validate();
   void save_checkpoint();
@@ -82,6 +83,7 @@ class TrainingLoop {
   BusyMeter busy_;
   int64_t epoch_ = 0;                     // in which the step began, from 1
   int64_t skipped_ = 0;                   // steps, the last ones
+  int64_t spike_ = 0;                     // the step of the last one that was told
   std::optional<int64_t> profiled_step_;  // from 0; none: no profile
 };
 

@@ -88,6 +88,31 @@ TEST_F(Limits, WeightsThatAreNoNumbersEndTheRunAndLeaveTheCheckpoints) {
   EXPECT_EQ(record()["outcome"], "error");
 }
 
+// Weights that are suddenly large, as after a step too far: told once.
+TEST_F(Limits, ALossThatStandsOutIsPointedOut) {
+  const auto train = [&](const char* steps) {
+    return run(
+        words("finetune_full", {"--train.epochs", "100", "--train.max_steps", steps, "--resume",
+                                "auto", "--train.save_interval", "20", "--optimizer.lr", "1e-4"}));
+  };
+  const Result calm = train("20");
+  ASSERT_EQ(calm.exit_code, 0) << calm.output;
+  EXPECT_EQ(calm.output.find("far above"), std::string::npos) << calm.output;
+  const fs::path file = folder_ / "out/step-000020/model.safetensors";
+  std::string bytes = read_file(file);
+  for (size_t at = bytes.size() - 4096; at < bytes.size(); at += 8)
+    bytes.replace(at, 8, std::string("\x00\x00\x7a\x44\x00\x00\x7a\xc4", 8));  // 1000, -1000
+  std::ofstream(file) << bytes;
+  fs::remove(file.parent_path() / "checksums.json");  // which would find it
+  const Result result = train("23");
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  const size_t told = result.output.find("the loss of step 21 is ");
+  ASSERT_NE(told, std::string::npos) << result.output;
+  EXPECT_NE(result.output.find("usual in the 20 steps before", told), std::string::npos);
+  EXPECT_EQ(result.output.find("far above", result.output.find("far above") + 1), std::string::npos)
+      << result.output;
+}
+
 TEST_F(Limits, NothingIsSaidOfStepsThatAreReached) {
   const Result result = run(words("finetune_full", {"--train.max_steps", "2"}));
   ASSERT_EQ(result.exit_code, 0) << result.output;

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/records/loss_spike.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace snug::train {
+namespace {
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+}  // namespace
+
+std::optional<LossSpike> loss_spike(const std::vector<report::StepRecord>& steps) {
+  constexpr size_t kFewest = 16, kMost = 32;
+  constexpr double kTimes = 1.5, kDeviations = 8, kOfNormal = 1.4826;
+  if (steps.empty() || !std::isfinite(steps.back().loss)) return std::nullopt;
+  std::vector<double> before;
+  for (auto step = steps.rbegin() + 1; step != steps.rend() && before.size() < kMost; ++step)
+    if (std::isfinite(step->loss)) before.push_back(step->loss);
+  if (before.size() < kFewest) return std::nullopt;
+  const double loss = steps.back().loss, usual = median(before);
+  std::vector<double> deviations = before;
+  for (double& value : deviations) value = std::abs(value - usual);
+  const double limit = usual + kDeviations * kOfNormal * median(std::move(deviations));
+  if (loss <= std::max(limit, kTimes * usual)) return std::nullopt;
+  return LossSpike{.loss = loss, .usual = usual, .steps = static_cast<int64_t>(before.size())};
+}
+
+}  // namespace snug::train
