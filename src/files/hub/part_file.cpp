@@ -84,10 +84,15 @@ PartFile::~PartFile() {
 }
 
 // Another process may have finished and renamed the file between opening and locking; then start
-// over.
+// over. A link is not followed: its name can be guessed, and in a shared folder it may be another's
+// and lead to a file that would be overwritten.
 void PartFile::open_and_lock() {
+  constexpr int kFlags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW;
   while (true) {
-    fd_ = uninterrupted([&] { return ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666); });
+    fd_ = uninterrupted([&] { return ::open(path_.c_str(), kFlags, 0666); });
+    if (fd_ < 0 && errno == ELOOP)
+      throw UserError("cannot write {}: it is a symbolic link, which no download makes; remove it",
+                      path_.string());
     if (fd_ < 0) throw UserError("cannot write {}: {}", path_.string(), std::strerror(errno));
     if (::flock(fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
       ::close(std::exchange(fd_, -1));

@@ -188,6 +188,19 @@ TEST_F(DownloadTest, ADamagedPartFileIsFetchedAnew) {
   EXPECT_EQ(read_file(model()), FakeHub::content(kLarge));
 }
 
+// As another user of the folder could plant one.
+TEST_F(DownloadTest, APartFileThatIsALinkIsNotFollowed) {
+  std::filesystem::create_directories(folder / "out");
+  const auto victim = folder / "victim";
+  std::ofstream(victim) << "precious";
+  std::filesystem::create_symlink(victim, part());
+  expect_in(error_of(options("one")), {".part: it is a symbolic link", "remove it"});
+  EXPECT_EQ(read_file(victim), "precious");
+  std::filesystem::remove(part());
+  download(options("one"), {});
+  EXPECT_EQ(read_file(model()), FakeHub::content(kLarge));
+}
+
 TEST_F(DownloadTest, APartOfAnotherVersionGoes) {
   std::filesystem::create_directories(folder / "out");
   const auto stale = folder / "out/model.safetensors.aaaaaaaaaaaa.part";
