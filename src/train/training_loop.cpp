@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/training_loop.h"
 
+#include <ATen/ops/aminmax.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -18,6 +20,18 @@
 
 namespace snug::train {
 namespace {
+
+// The first trained weight of this rank that holds NaN or infinities, if any does. Takes no memory
+// that grows with the weights.
+std::string state_of_weights(const std::vector<optim::NamedTensor>& weights) {
+  for (const auto& [name, weight] : weights) {
+    if (!weight.defined() || weight.is_meta() || weight.numel() == 0) continue;
+    const auto [low, high] = at::aminmax(weight.detach());
+    if (!std::isfinite(low.item<double>()) || !std::isfinite(high.item<double>()))
+      return name + " is the first trained weight that now holds NaN or infinities";
+  }
+  return "all trained weights are finite";
+}
 
 using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point start) {
@@ -144,9 +158,9 @@ void TrainingLoop::check_numbers(const engine::StepResult& result) {
     throw UserError(
         "{}{}: the learning rate {} is too high for this model, or the data or the weights are "
         "faulty; lower --optimizer.lr or set --train.max_norm 1.0. Earlier checkpoints are as they "
-        "were",
+        "were; {}",
         what, skipped_ > 1 ? fmt::format(", the last of {} steps in a row", skipped_) : "",
-        recipe_.optimizer.lr);
+        recipe_.optimizer.lr, state_of_weights(parts_.engine.parameters));
   if (!scales && parts_.world.rank() == 0)
     log_warning(fmt::format("{}: the step is skipped, the weights stay as they were", what));
 }

@@ -80,7 +80,10 @@ TEST_F(Limits, WeightsThatAreNoNumbersEndTheRunAndLeaveTheCheckpoints) {
   EXPECT_NE(result.output.find("at step 3: the step is skipped, the weights stay as they were"),
             std::string::npos)
       << result.output;
-  EXPECT_NE(result.output.find("at step 5, the last of 3 steps in a row"), std::string::npos)
+  EXPECT_NE(result.output.find("at step 5, the last of 3 steps in a row: "), std::string::npos)
+      << result.output;
+  EXPECT_NE(result.output.find(" is the first trained weight that now holds NaN"),
+            std::string::npos)
       << result.output;
   EXPECT_EQ(read_file(file), bytes);
   for (const char* later : {"out/step-000003", "out/step-000004", "out/step-000005"})
