@@ -290,10 +290,10 @@ void TrainingLoop::log_step(const engine::StepResult& result, double lr, double 
 
 // A loss that stays high is told once: from then on it is what steps are compared with.
 void TrainingLoop::tell_of_spike() {
+  if (parts_.world.rank() > 0) return;
   const auto spike = loss_spike(parts_.log.record().steps);
   if (!spike || (spike_ > 0 && state_.step - spike_ <= spike->steps)) return;
   spike_ = state_.step;
-  if (parts_.world.rank() > 0) return;
   log_warning(
       fmt::format("the loss of step {} is {:.4f}, far above the {:.4f} usual in the {} steps "
                   "before: a row unlike the others, or too high a learning rate ({}); if it stays "

@@ -24,9 +24,8 @@ std::optional<LossSpike> loss_spike(const std::vector<report::StepRecord>& steps
     if (std::isfinite(step->loss)) before.push_back(step->loss);
   if (before.size() < kFewest) return std::nullopt;
   const double loss = steps.back().loss, usual = median(before);
-  std::vector<double> deviations = before;
-  for (double& value : deviations) value = std::abs(value - usual);
-  const double limit = usual + kDeviations * kOfNormal * median(std::move(deviations));
+  for (double& value : before) value = std::abs(value - usual);
+  const double limit = usual + kDeviations * kOfNormal * median(before);
   if (loss <= std::max(limit, kTimes * usual)) return std::nullopt;
   return LossSpike{.loss = loss, .usual = usual, .steps = static_cast<int64_t>(before.size())};
 }
