@@ -253,6 +253,12 @@ std::string memory_bars(const std::map<std::string, int64_t>& by_category,
   return out;
 }
 
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
 StepStatistics statistics_of(std::span<const StepRecord> steps) {
   const auto count = static_cast<int64_t>(steps.size());
   const int64_t warm_up = count > 1 ? std::clamp<int64_t>(count / 10, 1, 10) : 0;
@@ -267,9 +273,7 @@ StepStatistics statistics_of(std::span<const StepRecord> steps) {
   StepStatistics out;
   if (seconds.empty()) return out;
   out.mean_seconds = mean(seconds);
-  const auto middle = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
-  std::nth_element(seconds.begin(), middle, seconds.end());
-  out.median_seconds = *middle;
+  out.median_seconds = median(std::move(seconds));
   if (shares.empty()) return out;
   out.mean_utilization = mean(shares);
   if (shares.size() == 1) return out;

@@ -56,6 +56,9 @@ struct BarOptions {
 std::string memory_bars(const std::map<std::string, int64_t>& by_category,
                         const BarOptions& options = {});
 
+// The upper one of the two in the middle of an even number; `values` has at least one.
+double median(std::vector<double> values);
+
 // Leaves out the first tenth, at least one step where there are several and at most ten.
 StepStatistics statistics_of(std::span<const StepRecord> steps);
 

@@ -3,19 +3,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
+
+#include "report/tables.h"
 
 namespace snug::train {
-namespace {
 
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
-}  // namespace
-
-std::optional<LossSpike> loss_spike(const std::vector<report::StepRecord>& steps) {
+std::optional<LossSpike> loss_spike(std::span<const report::StepRecord> steps) {
   constexpr size_t kFewest = 16, kMost = 32;
   constexpr double kTimes = 1.5, kDeviations = 8, kOfNormal = 1.4826;
   if (steps.empty() || !std::isfinite(steps.back().loss)) return std::nullopt;
@@ -23,9 +17,9 @@ std::optional<LossSpike> loss_spike(const std::vector<report::StepRecord>& steps
   for (auto step = steps.rbegin() + 1; step != steps.rend() && before.size() < kMost; ++step)
     if (std::isfinite(step->loss)) before.push_back(step->loss);
   if (before.size() < kFewest) return std::nullopt;
-  const double loss = steps.back().loss, usual = median(before);
+  const double loss = steps.back().loss, usual = report::median(before);
   for (double& value : before) value = std::abs(value - usual);
-  const double limit = usual + kDeviations * kOfNormal * median(before);
+  const double limit = usual + kDeviations * kOfNormal * report::median(before);
   if (loss <= std::max(limit, kTimes * usual)) return std::nullopt;
   return LossSpike{.loss = loss, .usual = usual, .steps = static_cast<int64_t>(before.size())};
 }

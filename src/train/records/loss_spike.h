@@ -5,7 +5,7 @@
 
 #include <cstdint>
 #include <optional>
-#include <vector>
+#include <span>
 
 #include "report/run_record.h"
 
@@ -21,6 +21,6 @@ struct LossSpike {
 // before it, and above it by more than 8 standard deviations, estimated as 1.4826 times the median
 // absolute deviation (Rousseeuw and Croux 1993), which one earlier spike hardly moves. Not with
 // fewer than 16 losses before it.
-std::optional<LossSpike> loss_spike(const std::vector<report::StepRecord>& steps);
+std::optional<LossSpike> loss_spike(std::span<const report::StepRecord> steps);
 
 }  // namespace snug::train
