@@ -31,7 +31,7 @@ void measure_rms_norm(DeviceBench& bench, const Sizes& s) {
   backward.dy = address(x), backward.x = address(sum), backward.weight = address(weight),
   backward.rstd = floats(rstd);
   backward.d_residual = address(residual), backward.dx = address(y),
-  backward.dweight = floats(d_weight);
+  backward.dweight.data = floats(d_weight);
   const at::Tensor scratch =
       bench.zeros({device::rms_norm_backward_workspace_bytes(s.dim)}, at::kByte);
   bench.stream(
@@ -59,7 +59,7 @@ void measure_layer_norm(DeviceBench& bench, const Sizes& s) {
       .type = kType, .weight_type = kType, .rows = s.rows, .dim = s.dim};
   backward.dy = address(y), backward.x = address(x), backward.weight = address(weight);
   backward.mean = floats(mean), backward.rstd = floats(rstd), backward.dx = address(dx);
-  backward.dweight = floats(d_weight), backward.dbias = floats(d_bias);
+  backward.dweight.data = floats(d_weight), backward.dbias.data = floats(d_bias);
   const at::Tensor scratch =
       bench.zeros({device::layer_norm_backward_workspace_bytes(s.dim, 2)}, at::kByte);
   bench.stream(

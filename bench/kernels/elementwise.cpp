@@ -159,7 +159,7 @@ void activations(Scalar type, const char* title, int rounds, int threads) {
                                  .rstd = rstd.floats(),
                                  .d_residual = y.get(),
                                  .dx = z.get(),
-                                 .dweight = dweight.floats(),
+                                 .dweight = {.data = dweight.floats()},
                                  .num_threads = threads});
             }},
            {"rope", 2 * narrow,

@@ -76,39 +76,40 @@ void layers(at::ScalarType torch_type, Scalar type, const char* title, int round
                               },
                               [&, approximate] { at::gelu_backward(d_wide, wide, approximate); }}};
   };
-  std::vector<Pair> pairs = {{"layer norm forward",
-                              [&] {
-                                layer_norm_forward({.type = type,
-                                                    .weight_type = type,
-                                                    .rows = rows,
-                                                    .dim = dim,
-                                                    .x = x.data_ptr(),
-                                                    .weight = weight.data_ptr(),
-                                                    .bias = bias.data_ptr(),
-                                                    .y = y.data_ptr(),
-                                                    .mean = mean.data_ptr<float>(),
-                                                    .rstd = rstd.data_ptr<float>()});
-                              },
-                              [&] { at::native_layer_norm(x, {dim}, weight, bias, 1e-5); }},
-                             {"layer norm backward",
-                              [&] {
-                                layer_norm_backward({.type = type,
-                                                     .weight_type = type,
-                                                     .rows = rows,
-                                                     .dim = dim,
-                                                     .dy = dy.data_ptr(),
-                                                     .x = x.data_ptr(),
-                                                     .weight = weight.data_ptr(),
-                                                     .mean = mean.data_ptr<float>(),
-                                                     .rstd = rstd.data_ptr<float>(),
-                                                     .dx = dx.data_ptr(),
-                                                     .dweight = d_weight.data_ptr<float>(),
-                                                     .dbias = d_bias.data_ptr<float>()});
-                              },
-                              [&] {
-                                at::native_layer_norm_backward(dy, x, {dim}, row_mean, row_rstd,
-                                                               weight, bias, {true, true, true});
-                              }}};
+  std::vector<Pair> pairs = {
+      {"layer norm forward",
+       [&] {
+         layer_norm_forward({.type = type,
+                             .weight_type = type,
+                             .rows = rows,
+                             .dim = dim,
+                             .x = x.data_ptr(),
+                             .weight = weight.data_ptr(),
+                             .bias = bias.data_ptr(),
+                             .y = y.data_ptr(),
+                             .mean = mean.data_ptr<float>(),
+                             .rstd = rstd.data_ptr<float>()});
+       },
+       [&] { at::native_layer_norm(x, {dim}, weight, bias, 1e-5); }},
+      {"layer norm backward",
+       [&] {
+         layer_norm_backward({.type = type,
+                              .weight_type = type,
+                              .rows = rows,
+                              .dim = dim,
+                              .dy = dy.data_ptr(),
+                              .x = x.data_ptr(),
+                              .weight = weight.data_ptr(),
+                              .mean = mean.data_ptr<float>(),
+                              .rstd = rstd.data_ptr<float>(),
+                              .dx = dx.data_ptr(),
+                              .dweight = {.data = d_weight.data_ptr<float>()},
+                              .dbias = {.data = d_bias.data_ptr<float>()}});
+       },
+       [&] {
+         at::native_layer_norm_backward(dy, x, {dim}, row_mean, row_rstd, weight, bias,
+                                        {true, true, true});
+       }}};
   for (const auto& more : {activation("gelu (erf)", Activation::Gelu, "none"),
                            activation("gelu (tanh)", Activation::GeluTanh, "tanh")})
     pairs.insert(pairs.end(), more.begin(), more.end());

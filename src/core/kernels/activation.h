@@ -1,7 +1,7 @@
 // ReLU, SiLU and GELU, plain and gated: y = act(x) and y = act(gate) * up (SwiGLU, GeGLU).
 // float32 inside, one rounding at the end. Forward reads its inputs and writes y; backward
-// recomputes act from the inputs, so that only those need to be kept. Every output may be one of
-// the inputs.
+// recomputes act from the inputs, so that only those need to be kept, and can write y once more for
+// the gradient of the weight that y is multiplied with. Every output may be one of the inputs.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -30,6 +30,7 @@ struct ActivationBackward {
   const void* dy = nullptr;
   const void* x = nullptr;
   void* dx = nullptr;
+  void* y = nullptr;  // optional: what forward wrote
   int num_threads = 0;
 };
 
@@ -57,8 +58,9 @@ struct GatedBackward {
   const void* up = nullptr;    // (N, F)
   void* dgate = nullptr;       // (N, F)
   void* dup = nullptr;         // (N, F)
+  void* y = nullptr;           // (N, F), optional: what forward wrote
   int64_t input_stride = 0;    // of gate, up, dgate and dup
-  int64_t output_stride = 0;   // of dy
+  int64_t output_stride = 0;   // of dy and y
   int num_threads = 0;
 };
 

@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "core/kernels/scalar.h"
+#include "core/kernels/vector_gradient.h"
 
 namespace snug::kernels {
 
@@ -43,8 +44,7 @@ struct LayerNormBackward {
   const float* rstd = nullptr;       // (N)
   const void* d_residual = nullptr;  // (N, D), optional: added to dx
   void* dx = nullptr;                // (N, D), may be dy, x or d_residual
-  float* dweight = nullptr;          // (D), overwritten; null: not wanted
-  float* dbias = nullptr;            // (D), overwritten; null: not wanted
+  VectorGradient dweight, dbias;
   int num_threads = 0;
 };
 

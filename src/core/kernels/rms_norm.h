@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "core/kernels/scalar.h"
+#include "core/kernels/vector_gradient.h"
 
 namespace snug::kernels {
 
@@ -44,8 +45,7 @@ struct RmsNormBackward {
   const float* rstd = nullptr;       // (N)
   const void* d_residual = nullptr;  // (N, D), optional: added to dx
   void* dx = nullptr;                // (N, D), may be dy, x or d_residual
-  float* dweight = nullptr;          // (D), optional
-  bool accumulate_dweight = false;   // add to dweight instead of overwriting it
+  VectorGradient dweight;
   int num_threads = 0;
 };
 

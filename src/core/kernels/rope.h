@@ -14,12 +14,16 @@ enum class RopeDirection : uint8_t { Forward, Inverse };  // Inverse is the back
 
 struct RopeApply {
   Scalar type = Scalar::F32;
-  int64_t tokens = 0;                  // N
-  int64_t heads = 0;                   // H
-  int64_t head_dim = 0;                // D
-  int64_t rotary_dim = 0;              // R <= D, even; 0: D. Elements from R on are left alone
-  int64_t token_stride = 0;            // in elements; 0: H * D
-  void* x = nullptr;                   // (N, H, D), turned in place
+  int64_t tokens = 0;        // N
+  int64_t heads = 0;         // H
+  int64_t head_dim = 0;      // D
+  int64_t rotary_dim = 0;    // R <= D, even; 0: D. Elements from R on are left alone
+  int64_t token_stride = 0;  // in elements; 0: H * D
+  void* x = nullptr;         // (N, H, D), turned in place
+  // Keys beside queries: turned too, if there are any.
+  int64_t more_heads = 0;              // H'
+  int64_t more_token_stride = 0;       // in elements; 0: H' * D
+  void* more_x = nullptr;              // (N, H', D)
   const int32_t* positions = nullptr;  // (N), each in [0, max_positions)
   const float* cos = nullptr;          // (max_positions, R/2)
   const float* sin = nullptr;

@@ -59,8 +59,7 @@ at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::
                "{} tokens for {} sequences in the key-value cache; after the first pass each "
                "sequence adds one token",
                q.size(0), cache->num_sequences());
-    ops::rotate_in_place(q, context.positions, context.rope, kernels::RopeDirection::Forward);
-    ops::rotate_in_place(k, context.positions, context.rope, kernels::RopeDirection::Forward);
+    ops::rotate_in_place(q, k, context.positions, context.rope, kernels::RopeDirection::Forward);
     cache->append(layer, k, v);
     return ops::decode_attention(q.contiguous(), cache->keys(layer), cache->values(layer),
                                  cache->length() + 1, context);

@@ -5,9 +5,11 @@
 #include <ATen/ops/index_select.h>
 
 #include "core/kernels/random_key.h"
+#include "core/nn/input_observer.h"
 #include "core/ops/dropout.h"
 #include "core/ops/embedding.h"
 #include "core/ops/exchanged_rows.h"
+#include "core/ops/linear/linear.h"
 #include "core/ops/linear/tensor_parallel.h"
 #include "core/ops/linear/trained_input.h"
 #include "core/ops/pictures.h"
@@ -40,6 +42,11 @@ at::Tensor RmsNorm::forward(const at::Tensor& x, ops::NormFeeds feeds) const {
                        {.eps = eps, .form = form, .feeds = feeds, .rows_of = other_rows(weight)});
 }
 
+std::pair<at::Tensor, at::Tensor> RmsNorm::forward_beside(const at::Tensor& x) const {
+  return ops::rms_norm_beside(x, weight.value,
+                              {.eps = eps, .form = form, .rows_of = other_rows(weight)});
+}
+
 std::pair<at::Tensor, at::Tensor> RmsNorm::forward_sum(const at::Tensor& x,
                                                        const at::Tensor& residual) const {
   return ops::add_rms_norm(x, residual, weight.value,
@@ -64,6 +71,10 @@ LayerNorm::LayerNorm(const std::string& name, int64_t size, double epsilon)
 
 at::Tensor LayerNorm::forward(const at::Tensor& x) const {
   return ops::layer_norm(x, weight.value, bias.value, eps, other_rows(weight));
+}
+
+std::pair<at::Tensor, at::Tensor> LayerNorm::forward_beside(const at::Tensor& x) const {
+  return ops::layer_norm_beside(x, weight.value, bias.value, eps, other_rows(weight));
 }
 
 std::pair<at::Tensor, at::Tensor> LayerNorm::forward_sum(const at::Tensor& x,
@@ -100,13 +111,13 @@ at::Tensor dropout_features(const at::Tensor& x, double probability, const std::
 
 std::vector<at::Tensor> project(const at::Tensor& x, const std::vector<const Linear*>& layers,
                                 int64_t num_rows, const Pass& pass) {
-  std::vector<at::Tensor> outputs;
-  if (layers.front()->cut() == ops::Cut::None) {
-    for (const Linear* layer : layers) outputs.push_back(layer->forward(x, pass));
-    return outputs;
-  }
   std::vector<ops::Projection> projections;
   for (const Linear* layer : layers) projections.push_back(layer->projection(pass));
+  if (layers.front()->cut() == ops::Cut::None) {
+    if (const InputObserver* observer = InputObserver::current())
+      for (const Linear* layer : layers) observer->show(*layer, x);
+    return ops::linears(x, projections);
+  }
   return ops::output_cut_linears(x, projections, num_rows, *layers.front()->weight().share);
 }
 

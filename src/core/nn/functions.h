@@ -34,6 +34,8 @@ struct RmsNorm {
           kernels::NormForm norm_form = kernels::NormForm::Llama);
   // x (c, D) -> (c, D)
   at::Tensor forward(const at::Tensor& x, ops::NormFeeds feeds = ops::NormFeeds::Product) const;
+  // x, for the connection past the layers that read its norm, and the norm.
+  std::pair<at::Tensor, at::Tensor> forward_beside(const at::Tensor& x) const;
   // sum = x + residual, and its norm.
   std::pair<at::Tensor, at::Tensor> forward_sum(const at::Tensor& x,
                                                 const at::Tensor& residual) const;
@@ -51,6 +53,8 @@ struct LayerNorm {
   LayerNorm(const std::string& name, int64_t size, double epsilon);
   // x (c, D) -> (c, D)
   at::Tensor forward(const at::Tensor& x) const;
+  // x, for the connection past the layers that read its norm, and the norm.
+  std::pair<at::Tensor, at::Tensor> forward_beside(const at::Tensor& x) const;
   // sum = x + residual, and its norm.
   std::pair<at::Tensor, at::Tensor> forward_sum(const at::Tensor& x,
                                                 const at::Tensor& residual) const;

@@ -84,13 +84,14 @@ at::Tensor activate(const at::Tensor& x, Activation activation) {
 }
 
 void activation_backward_in_place(const at::Tensor& d_out, const at::Tensor& x,
-                                  Activation activation) {
+                                  Activation activation, Value value) {
   const kernels::ActivationBackward args{.activation = activation,
                                          .type = to_scalar(x.scalar_type()),
                                          .count = x.numel(),
                                          .dy = read_pointer(d_out),
                                          .x = read_pointer(x),
-                                         .dx = write_pointer(d_out)};
+                                         .dx = write_pointer(d_out),
+                                         .y = value == Value::Again ? write_pointer(x) : nullptr};
   run_on(
       x, [&] { kernels::cpu::activation_backward(args); },
       [&] { cuda::activation_backward(args); });
@@ -112,7 +113,7 @@ at::Tensor gated(const at::Tensor& gate, const at::Tensor& up, Activation activa
 }
 
 void gated_backward_in_place(const at::Tensor& d_out, const at::Tensor& gate, const at::Tensor& up,
-                             Activation activation) {
+                             Activation activation, Value value) {
   const kernels::GatedBackward args{.activation = activation,
                                     .type = to_scalar(gate.scalar_type()),
                                     .rows = gate.size(0),
@@ -122,6 +123,7 @@ void gated_backward_in_place(const at::Tensor& d_out, const at::Tensor& gate, co
                                     .up = read_pointer(up),
                                     .dgate = write_pointer(gate),
                                     .dup = write_pointer(up),
+                                    .y = value == Value::Again ? write_pointer(d_out) : nullptr,
                                     .input_stride = row_stride(gate, up)};
   run_on(
       gate, [&] { kernels::cpu::gated_backward(args); }, [&] { cuda::gated_backward(args); });

@@ -15,15 +15,18 @@ using kernels::Activation;
 
 // activation(x)
 at::Tensor activate(const at::Tensor& x, Activation activation);
-// The gradient of x, written over d_out.
+// Whether a backward writes its operator's value once more.
+enum class Value { Dropped, Again };
+
+// The gradient of x, written over d_out; the value over x.
 void activation_backward_in_place(const at::Tensor& d_out, const at::Tensor& x,
-                                  Activation activation);
+                                  Activation activation, Value value = Value::Dropped);
 
 // activation(gate) * up, all (N, F).
 at::Tensor gated(const at::Tensor& gate, const at::Tensor& up, Activation activation);
-// The gradients of gate and up, written over them.
+// The gradients of gate and up, written over them; the value over d_out.
 void gated_backward_in_place(const at::Tensor& d_out, const at::Tensor& gate, const at::Tensor& up,
-                             Activation activation);
+                             Activation activation, Value value = Value::Dropped);
 
 // Whether a copy between host and cuda is complete on return. With No it runs in the order of the
 // current stream, and the pinned host memory must not change until then.

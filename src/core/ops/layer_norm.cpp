@@ -11,6 +11,7 @@
 #include "core/ops/device/device.h"
 #include "core/ops/device/kept.h"
 #include "core/ops/norm.h"
+#include "core/ops/vector_gradient.h"
 
 namespace snug::ops {
 namespace {
@@ -83,29 +84,13 @@ Affine remembered_affine(AutogradContext* ctx) {
           reinterpret_cast<dist::Group*>(ctx->saved_data["rows_of"].toInt())};
 }
 
-// A buffer for the gradient of weight or bias (as many elements as x has columns); undefined if not
-// needed.
-at::Tensor gradient_of(const at::Tensor& parameter, const at::Tensor& x) {
-  if (!parameter.defined() || !parameter.requires_grad()) return {};
-  return at::empty({x.size(1)}, x.options().dtype(at::kFloat));
-}
-
-// Sums both gradients over the ranks; undefined ones are skipped.
-void add_up(dist::Group& ranks, const at::Tensor& d_weight, const at::Tensor& d_bias) {
-  dist::Group::Ticket of_weight, of_bias;
-  if (d_weight.defined()) of_weight = ranks.all_reduce(d_weight);
-  if (d_bias.defined()) of_bias = ranks.all_reduce(d_bias);
-  ranks.wait(of_weight);
-  ranks.wait(of_bias);
-}
-
 // dx, with d_residual (may be undefined) added; weight's and bias's gradients go into their
 // buffers.
 at::Tensor norm_backward(const at::Tensor& dy, const variable_list& saved, const Affine& affine,
                          const at::Tensor& d_residual) {
   const at::Tensor& x = saved[0];
   at::Tensor dx = at::empty_like(x);
-  const at::Tensor d_weight = gradient_of(affine.weight, x), d_bias = gradient_of(affine.bias, x);
+  VectorGradient d_weight(affine.weight, affine.rows_of), d_bias(affine.bias, affine.rows_of);
   const kernels::LayerNormBackward args{.type = to_scalar(x.scalar_type()),
                                         .weight_type = to_scalar(affine.type()),
                                         .rows = x.size(0),
@@ -117,17 +102,16 @@ at::Tensor norm_backward(const at::Tensor& dy, const variable_list& saved, const
                                         .rstd = read_pointer<float>(saved[2]),
                                         .d_residual = read_pointer(d_residual),
                                         .dx = write_pointer(dx),
-                                        .dweight = write_pointer<float>(d_weight),
-                                        .dbias = write_pointer<float>(d_bias)};
-  const int gradients = (d_weight.defined() ? 1 : 0) + (d_bias.defined() ? 1 : 0);
+                                        .dweight = d_weight.target(),
+                                        .dbias = d_bias.target()};
+  const int gradients = (d_weight.is_wanted() ? 1 : 0) + (d_bias.is_wanted() ? 1 : 0);
   if (kernel_device(x) == at::kCUDA)
     with_workspace(x, cuda::layer_norm_backward_workspace_bytes(args.dim, gradients),
                    [&](void* scratch) { cuda::layer_norm_backward(args, scratch); });
   else if (!x.is_meta())
     kernels::cpu::layer_norm_backward(args);
-  if (affine.rows_of != nullptr) add_up(*affine.rows_of, d_weight, d_bias);
-  if (d_weight.defined()) add_to_gradient(affine.weight, d_weight);
-  if (d_bias.defined()) add_to_gradient(affine.bias, d_bias);
+  for (VectorGradient* gradient : {&d_weight, &d_bias}) gradient->start();
+  for (VectorGradient* gradient : {&d_weight, &d_bias}) gradient->finish();
   return dx;
 }
 
@@ -156,20 +140,25 @@ struct LayerNormFunction : torch::autograd::Function<LayerNormFunction> {
   }
 };
 
+// The sum of x and a residual, or x itself, and its norm.
 struct AddLayerNormFunction : torch::autograd::Function<AddLayerNormFunction> {
   static variable_list forward(AutogradContext* ctx, const at::Tensor& x,
-                               const at::Tensor& residual, const std::optional<at::Tensor>& weight,
+                               const std::optional<at::Tensor>& residual,
+                               const std::optional<at::Tensor>& weight,
                                const std::optional<at::Tensor>& bias, double eps,
                                dist::Group* rows_of) {
     const Affine affine{weight.value_or(at::Tensor()), bias.value_or(at::Tensor()), rows_of};
-    at::Tensor sum = at::empty_like(x);
+    at::Tensor sum = residual ? at::empty_like(x) : x;
     at::Tensor y = at::empty_like(x);
     const Statistics statistics(x);
     kernels::LayerNormForward args = forward_args(x, affine, eps, y, statistics);
-    args.residual = read_pointer(residual);
-    args.sum = write_pointer(sum);
+    if (residual) {
+      args.residual = read_pointer(*residual);
+      args.sum = write_pointer(sum);
+    }
     run_forward(x, args);
     keep(ctx, {sum, statistics.mean, statistics.rstd});
+    ctx->saved_data["adds"] = residual.has_value();
     recompute_on_request(y, sum, affine, eps);
     remember_affine(ctx, affine);
     return {sum, y};
@@ -178,7 +167,7 @@ struct AddLayerNormFunction : torch::autograd::Function<AddLayerNormFunction> {
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const at::Tensor dx = norm_backward(grads[1].contiguous(), ctx->get_saved_variables(),
                                         remembered_affine(ctx), grads[0].contiguous());
-    return {dx, dx, {}, {}, {}, {}};
+    return {dx, ctx->saved_data["adds"].toBool() ? dx : at::Tensor(), {}, {}, {}, {}};
   }
 };
 
@@ -193,11 +182,19 @@ at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::T
   return LayerNormFunction::apply(x, if_defined(weight), if_defined(bias), eps, rows_of);
 }
 
+std::pair<at::Tensor, at::Tensor> layer_norm_beside(const at::Tensor& x, const at::Tensor& weight,
+                                                    const at::Tensor& bias, double eps,
+                                                    dist::Group* rows_of) {
+  const variable_list outputs = AddLayerNormFunction::apply(x, std::nullopt, if_defined(weight),
+                                                            if_defined(bias), eps, rows_of);
+  return {outputs[0], outputs[1]};
+}
+
 std::pair<at::Tensor, at::Tensor> add_layer_norm(const at::Tensor& x, const at::Tensor& residual,
                                                  const at::Tensor& weight, const at::Tensor& bias,
                                                  double eps, dist::Group* rows_of) {
-  const variable_list outputs =
-      AddLayerNormFunction::apply(x, residual, if_defined(weight), if_defined(bias), eps, rows_of);
+  const variable_list outputs = AddLayerNormFunction::apply(
+      x, std::optional(residual), if_defined(weight), if_defined(bias), eps, rows_of);
   return {outputs[0], outputs[1]};
 }
 

@@ -6,11 +6,14 @@
 #include <ATen/ops/empty_like.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <optional>
+
 #include "core/dist/group.h"
 #include "core/kernels/rms_norm.h"
 #include "core/ops/device/cuda.h"
 #include "core/ops/device/device.h"
 #include "core/ops/device/kept.h"
+#include "core/ops/vector_gradient.h"
 
 namespace snug::ops {
 namespace {
@@ -66,9 +69,7 @@ at::Tensor norm_backward(AutogradContext* ctx, const at::Tensor& dy, const at::T
   const at::Tensor weight = ctx->saved_data["weight"].toTensor();
   auto* rows_of = reinterpret_cast<dist::Group*>(ctx->saved_data["rows_of"].toInt());
   at::Tensor dx = at::empty_like(x);
-  const bool trained = weight.requires_grad();
-  at::Tensor d_weight;
-  if (trained) d_weight = at::empty({x.size(1)}, x.options().dtype(at::kFloat));
+  VectorGradient d_weight(weight, rows_of);
   const kernels::RmsNormBackward args{
       .type = to_scalar(x.scalar_type()),
       .weight_type = to_scalar(weight.scalar_type()),
@@ -81,15 +82,14 @@ at::Tensor norm_backward(AutogradContext* ctx, const at::Tensor& dy, const at::T
       .rstd = read_pointer<float>(rstd),
       .d_residual = read_pointer(d_residual),
       .dx = write_pointer(dx),
-      .dweight = write_pointer<float>(d_weight)};
+      .dweight = d_weight.target()};
   if (kernel_device(x) == at::kCUDA)
-    with_workspace(x, trained ? cuda::rms_norm_backward_workspace_bytes(args.dim) : 0,
+    with_workspace(x, d_weight.is_wanted() ? cuda::rms_norm_backward_workspace_bytes(args.dim) : 0,
                    [&](void* scratch) { cuda::rms_norm_backward(args, scratch); });
   else if (!x.is_meta())
     kernels::cpu::rms_norm_backward(args);
-  if (!trained) return dx;
-  if (rows_of != nullptr) rows_of->wait(rows_of->all_reduce(d_weight));
-  add_to_gradient(weight, d_weight);
+  d_weight.start();
+  d_weight.finish();
   return dx;
 }
 
@@ -110,18 +110,22 @@ struct RmsNormFunction : torch::autograd::Function<RmsNormFunction> {
   }
 };
 
+// The sum of x and a residual, or x itself, and its norm.
 struct AddRmsNormFunction : torch::autograd::Function<AddRmsNormFunction> {
   static variable_list forward(AutogradContext* ctx, const at::Tensor& x,
-                               const at::Tensor& residual, const at::Tensor& weight,
+                               const std::optional<at::Tensor>& residual, const at::Tensor& weight,
                                const RmsNormOptions& options) {
-    at::Tensor sum = at::empty_like(x);
+    at::Tensor sum = residual ? at::empty_like(x) : x;
     at::Tensor y = at::empty_like(x);
     const at::Tensor rstd = row_buffer(x);
     kernels::RmsNormForward args = forward_args(x, weight, options, y, rstd);
-    args.residual = read_pointer(residual);
-    args.sum = write_pointer(sum);
+    if (residual) {
+      args.residual = read_pointer(*residual);
+      args.sum = write_pointer(sum);
+    }
     run_forward(x, args);
     keep(ctx, {sum, rstd});
+    ctx->saved_data["adds"] = residual.has_value();
     recompute_on_request(y, sum, weight, options);
     remember(ctx, weight, options);
     return {sum, y};
@@ -129,7 +133,7 @@ struct AddRmsNormFunction : torch::autograd::Function<AddRmsNormFunction> {
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const at::Tensor dx = norm_backward(ctx, grads[1].contiguous(), grads[0].contiguous());
-    return {dx, dx, {}, {}};
+    return {dx, ctx->saved_data["adds"].toBool() ? dx : at::Tensor(), {}, {}};
   }
 };
 
@@ -182,10 +186,17 @@ at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, const RmsNorm
   return RmsNormFunction::apply(x, weight, options);
 }
 
+std::pair<at::Tensor, at::Tensor> rms_norm_beside(const at::Tensor& x, const at::Tensor& weight,
+                                                  const RmsNormOptions& options) {
+  const variable_list outputs = AddRmsNormFunction::apply(x, std::nullopt, weight, options);
+  return {outputs[0], outputs[1]};
+}
+
 std::pair<at::Tensor, at::Tensor> add_rms_norm(const at::Tensor& x, const at::Tensor& residual,
                                                const at::Tensor& weight,
                                                const RmsNormOptions& options) {
-  const variable_list outputs = AddRmsNormFunction::apply(x, residual, weight, options);
+  const variable_list outputs =
+      AddRmsNormFunction::apply(x, std::optional(residual), weight, options);
   return {outputs[0], outputs[1]};
 }
 

@@ -32,6 +32,11 @@ struct RmsNormOptions {
 // x (N, D), weight (D) -> y (N, D) of x's type. Saves x and one float per row.
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, const RmsNormOptions& options);
 
+// x, for the connection past what reads its norm, and the norm. -> (x, y), both (N, D). The
+// backward adds x's two gradients up in the norm's own pass.
+std::pair<at::Tensor, at::Tensor> rms_norm_beside(const at::Tensor& x, const at::Tensor& weight,
+                                                  const RmsNormOptions& options);
+
 // sum = x + residual and its norm in one pass; saves the sum only. -> (sum, y), both (N, D)
 std::pair<at::Tensor, at::Tensor> add_rms_norm(const at::Tensor& x, const at::Tensor& residual,
                                                const at::Tensor& weight,
@@ -46,6 +51,11 @@ at::Tensor cut_rms_norm(const at::Tensor& x, const at::Tensor& weight, double ep
 // weight and bias where they are undefined.
 at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                       double eps, dist::Group* rows_of = nullptr);
+
+// As rms_norm_beside. -> (x, y), both (N, D)
+std::pair<at::Tensor, at::Tensor> layer_norm_beside(const at::Tensor& x, const at::Tensor& weight,
+                                                    const at::Tensor& bias, double eps,
+                                                    dist::Group* rows_of = nullptr);
 
 // sum = x + residual and its norm in one pass; saves the sum only. -> (sum, y), both (N, D)
 std::pair<at::Tensor, at::Tensor> add_layer_norm(const at::Tensor& x, const at::Tensor& residual,

@@ -18,6 +18,12 @@ at::Tensor table(std::vector<float>& values, int64_t rows, int64_t columns, at::
   return result;
 }
 
+// Of one head libtorch keeps any stride.
+void check_heads(const at::Tensor& x) {
+  SNUG_CHECK(x.dim() == 3 && x.stride(2) == 1 && (x.size(1) == 1 || x.stride(1) == x.size(2)),
+             "rotation wants heads side by side");
+}
+
 }  // namespace
 
 RopeTables make_rope_tables(const kernels::cpu::RopeScaling& scaling, int64_t dim,
@@ -29,24 +35,33 @@ RopeTables make_rope_tables(const kernels::cpu::RopeScaling& scaling, int64_t di
 
 void rotate_in_place(const at::Tensor& x, const at::Tensor& positions, const RopeTables& tables,
                      kernels::RopeDirection direction) {
-  if ((x.is_meta() && !calls_cuda(x)) || !tables.cos.defined()) return;
-  // Of one head libtorch keeps any stride.
-  SNUG_CHECK(x.dim() == 3 && x.stride(2) == 1 && (x.size(1) == 1 || x.stride(1) == x.size(2)),
-             "rotation wants heads side by side");
-  const kernels::RopeApply args{.type = to_scalar(x.scalar_type()),
-                                .tokens = x.size(0),
-                                .heads = x.size(1),
-                                .head_dim = x.size(2),
-                                .rotary_dim = 2 * tables.cos.size(1),
-                                .token_stride = x.stride(0),
-                                .x = write_pointer(x),
-                                .positions = read_pointer<int32_t>(positions),
-                                .cos = read_pointer<float>(tables.cos),
-                                .sin = read_pointer<float>(tables.sin),
-                                .max_positions = tables.cos.size(0),
-                                .direction = direction};
+  rotate_in_place(x, {}, positions, tables, direction);
+}
+
+void rotate_in_place(const at::Tensor& q, const at::Tensor& k, const at::Tensor& positions,
+                     const RopeTables& tables, kernels::RopeDirection direction) {
+  if ((q.is_meta() && !calls_cuda(q)) || !tables.cos.defined()) return;
+  check_heads(q);
+  kernels::RopeApply args{.type = to_scalar(q.scalar_type()),
+                          .tokens = q.size(0),
+                          .heads = q.size(1),
+                          .head_dim = q.size(2),
+                          .rotary_dim = 2 * tables.cos.size(1),
+                          .token_stride = q.stride(0),
+                          .x = write_pointer(q),
+                          .positions = read_pointer<int32_t>(positions),
+                          .cos = read_pointer<float>(tables.cos),
+                          .sin = read_pointer<float>(tables.sin),
+                          .max_positions = tables.cos.size(0),
+                          .direction = direction};
+  if (k.defined()) {
+    check_heads(k);
+    args.more_heads = k.size(1);
+    args.more_token_stride = k.stride(0);
+    args.more_x = write_pointer(k);
+  }
   run_on(
-      x, [&] { kernels::cpu::rope_apply(args); }, [&] { cuda::rope_apply(args); });
+      q, [&] { kernels::cpu::rope_apply(args); }, [&] { cuda::rope_apply(args); });
 }
 
 }  // namespace snug::ops

@@ -22,5 +22,8 @@ RopeTables make_rope_tables(const kernels::cpu::RopeScaling& scaling, int64_t di
 // `positions` (N) int32; Inverse is the backward pass. No autograd.
 void rotate_in_place(const at::Tensor& x, const at::Tensor& positions, const RopeTables& tables,
                      kernels::RopeDirection direction);
+// The same for queries and keys of the same tokens: (N, H, D) and (N, H', D).
+void rotate_in_place(const at::Tensor& q, const at::Tensor& k, const at::Tensor& positions,
+                     const RopeTables& tables, kernels::RopeDirection direction);
 
 }  // namespace snug::ops

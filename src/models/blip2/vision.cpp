@@ -6,6 +6,7 @@
 #include <ATen/ops/cat.h>
 
 #include <cmath>
+#include <utility>
 
 #include "base/error.h"
 #include "core/nn/attention.h"
@@ -150,7 +151,8 @@ at::Tensor VisionBlock::attend(const at::Tensor& x, const nn::Batch& batch,
 
 nn::State VisionBlock::look(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) {
   const at::Tensor& vision = input.at("vision");
-  const auto [sum, x] = norm2_.forward_sum(vision, attend(norm1_.forward(vision), batch, pass));
+  auto [beside, read] = norm1_.forward_beside(vision);
+  const auto [sum, x] = norm2_.forward_sum(beside, attend(std::exchange(read, {}), batch, pass));
   const std::vector<at::Tensor> wide = nn::project(x, {&fc1_}, num_rows(batch), pass);
   nn::State state;
   state.set("vision", at::add(sum, fc2_.forward_activated(wide[0], config_.activation, pass)));

@@ -7,6 +7,8 @@
 #include <ATen/ops/split_with_sizes.h>
 
 #include <numeric>
+#include <tuple>
+#include <utility>
 
 #include "core/memory/guards.h"
 
@@ -89,6 +91,10 @@ Norm::Norm(const Config& c, const std::string& name) : norm_(hidden_norm(c, name
 at::Tensor Norm::forward(const at::Tensor& x, ops::NormFeeds feeds) const {
   if (const auto* rms = std::get_if<nn::RmsNorm>(&norm_)) return rms->forward(x, feeds);
   return std::get<nn::LayerNorm>(norm_).forward(x);
+}
+
+std::pair<at::Tensor, at::Tensor> Norm::forward_beside(const at::Tensor& x) const {
+  return std::visit([&](const auto& norm) { return norm.forward_beside(x); }, norm_);
 }
 
 std::pair<at::Tensor, at::Tensor> Norm::forward_sum(const at::Tensor& x,
@@ -220,15 +226,16 @@ at::Tensor Block::mlp(const at::Tensor& x, const nn::Batch& batch, const nn::Pas
 }
 
 nn::State Block::forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) {
-  const at::Tensor& hidden = input.at("hidden");  // (c, D)
+  at::Tensor hidden = input.at("hidden");  // (c, D)
   const auto scaled = [&](const at::Tensor& y) {
     return config_.residual_scale == 1 ? y : at::mul(y, config_.residual_scale);
   };
   const auto normed = [](const std::optional<Norm>& norm, const at::Tensor& y) {
     return norm ? norm->forward(y, ops::NormFeeds::Other) : y;
   };
-  at::Tensor added =
-      attend(before_attention_ ? before_attention_->forward(hidden) : hidden, batch, pass);
+  at::Tensor read = hidden;
+  if (before_attention_) std::tie(hidden, read) = before_attention_->forward_beside(hidden);
+  at::Tensor added = attend(std::exchange(read, {}), batch, pass);
   added = scaled(normed(after_attention_, added));
   at::Tensor sum, x;
   if (config_.parallel_residual) {

@@ -30,6 +30,7 @@ class Norm {
  public:
   Norm(const Config& config, const std::string& name);
   at::Tensor forward(const at::Tensor& x, ops::NormFeeds feeds = ops::NormFeeds::Product) const;
+  std::pair<at::Tensor, at::Tensor> forward_beside(const at::Tensor& x) const;
   std::pair<at::Tensor, at::Tensor> forward_sum(const at::Tensor& x,
                                                 const at::Tensor& residual) const;
   void list(std::vector<nn::Parameter*>& parameters);

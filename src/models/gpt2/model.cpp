@@ -182,8 +182,9 @@ at::Tensor Block::mlp(const at::Tensor& x, const nn::Batch& batch, const nn::Pas
 
 nn::State Block::forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) {
   const at::Tensor& hidden = input.at("hidden");  // (c, D)
-  const at::Tensor attended = attend(attention_norm_.forward(hidden), batch, pass);
-  const auto [sum, x] = mlp_norm_.forward_sum(hidden, attended);
+  auto [beside, read] = attention_norm_.forward_beside(hidden);
+  const at::Tensor attended = attend(std::exchange(read, {}), batch, pass);
+  const auto [sum, x] = mlp_norm_.forward_sum(beside, attended);
   nn::State state;
   state.set("hidden", at::add(sum, mlp(x, batch, pass)));
   return state;

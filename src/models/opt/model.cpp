@@ -197,8 +197,9 @@ nn::State Block::forward(const nn::State& input, const nn::Batch& batch, const n
   const at::Tensor& hidden = input.at("hidden");  // (c, D)
   nn::State state;
   if (config_.do_layer_norm_before) {
-    const at::Tensor attended = attend(attention_norm_.forward(hidden), batch, pass);
-    const auto [sum, x] = final_norm_.forward_sum(hidden, attended);
+    auto [beside, read] = attention_norm_.forward_beside(hidden);
+    const at::Tensor attended = attend(std::exchange(read, {}), batch, pass);
+    const auto [sum, x] = final_norm_.forward_sum(beside, attended);
     state.set("hidden", at::add(sum, mlp(x, batch, pass)));
     return state;
   }

@@ -13,6 +13,7 @@ void rope_apply(const RopeApply& args) {
   RopeApply full = args;
   if (full.rotary_dim == 0) full.rotary_dim = full.head_dim;
   if (full.token_stride == 0) full.token_stride = full.heads * full.head_dim;
+  if (full.more_token_stride == 0) full.more_token_stride = full.more_heads * full.head_dim;
   SNUG_CHECK(full.rotary_dim % 2 == 0 && full.rotary_dim <= full.head_dim,
              "rotary width {} must be even and at most the head width {}", full.rotary_dim,
              full.head_dim);
@@ -23,7 +24,7 @@ void rope_apply(const RopeApply& args) {
                token, full.max_positions);
   }
   const auto turn = SNUG_FOR_ISA(rope_apply_tokens);
-  parallel_ranges(full.tokens, full.heads * full.rotary_dim, full.num_threads,
+  parallel_ranges(full.tokens, (full.heads + full.more_heads) * full.rotary_dim, full.num_threads,
                   [&](int64_t begin, int64_t end) { turn(full, begin, end); });
 }
 

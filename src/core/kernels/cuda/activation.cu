@@ -2,7 +2,7 @@
 // activation is a gated one of a single row without `up`.
 // Bytes an element, T those of its type:
 //   forward: reads T (gated 2 T), writes T
-//   backward: reads 2 T (gated 3 T), writes T (gated 2 T)
+//   backward: reads 2 T (gated 3 T), writes T (gated 2 T), and T with y
 // SPDX-License-Identifier: Apache-2.0
 #include "core/kernels/cuda/operators.h"
 
@@ -96,6 +96,7 @@ __global__ void __launch_bounds__(kThreads) backward(Gated<T> a) {
     const ValueAndSlope gate = evaluate(a.activation, to_float(a.gate[in + i]));
     a.dgate[in + i] = from_float<T>(dy * up * gate.slope);
     if (a.dup != nullptr) a.dup[in + i] = from_float<T>(dy * gate.value);
+    if (a.y != nullptr) a.y[out + i] = from_float<T>(gate.value * up);
   }
 }
 
@@ -136,6 +137,7 @@ void activation_backward(const ActivationBackward& args, cudaStream_t stream) {
       a.gate = static_cast<const T*>(args.x) + start;
       a.dy = static_cast<const T*>(args.dy) + start;
       a.dgate = static_cast<T*>(args.dx) + start;
+      if (args.y != nullptr) a.y = static_cast<T*>(args.y) + start;
       launch("activation_backward", backward<T>, grid_of(rows, features), kThreads, 0, stream, a);
     });
   });
@@ -167,6 +169,7 @@ void gated_backward(const GatedBackward& args, cudaStream_t stream) {
     a.dy = static_cast<const T*>(args.dy);
     a.dgate = static_cast<T*>(args.dgate);
     a.dup = static_cast<T*>(args.dup);
+    a.y = static_cast<T*>(args.y);
     launch("gated_backward", backward<T>, grid_of(args.rows, args.features), kThreads, 0, stream,
            a);
   });

@@ -5,16 +5,13 @@
 // Bytes an element, T those of its type, without what caches serve:
 //   forward_row: reads T, writes T (with a residual 2 T and 2 T)
 //   backward_rows: reads 2 T (with a residual 3 T), writes T
-//   add_shares: reads 1024 a column
 // SPDX-License-Identifier: Apache-2.0
 #include "core/kernels/cuda/elements.cuh"
+#include "core/kernels/cuda/gradient_shares.cuh"
 #include "core/kernels/cuda/operators.h"
 
 namespace snug::kernels::cuda {
 namespace {
-
-constexpr int kBackwardBlocks = 256;
-constexpr int kShareThreads = 128;
 
 template <class T, class W>
 struct Forward {
@@ -116,21 +113,6 @@ __global__ void __launch_bounds__(kMostThreads) backward_rows(Backward<T, W> a) 
     backward_row(a, row, dweight, dbias);
 }
 
-__global__ void __launch_bounds__(kShareThreads)
-    add_shares(const float* shares, float* total, int64_t dim) {
-  const int64_t i = blockIdx.x * int64_t{blockDim.x} + threadIdx.x;
-  if (i >= dim) return;
-  float sum = 0;
-  for (int block = 0; block < kBackwardBlocks; ++block) sum += shares[block * dim + i];
-  total[i] = sum;
-}
-
-void add_up(const float* shares, float* total, int64_t dim, cudaStream_t stream) {
-  if (total == nullptr) return;
-  launch("layer_norm_backward/add_shares", add_shares, blocks_for(dim, kShareThreads),
-         kShareThreads, 0, stream, shares, total, dim);
-}
-
 }  // namespace
 
 void layer_norm_forward(const LayerNormForward& args, cudaStream_t stream) {
@@ -156,15 +138,15 @@ void layer_norm_forward(const LayerNormForward& args, cudaStream_t stream) {
 }
 
 int64_t layer_norm_backward_workspace_bytes(const LayerNormBackward& args) {
-  const int wanted = (args.dweight != nullptr ? 1 : 0) + (args.dbias != nullptr ? 1 : 0);
+  const int wanted = (args.dweight.data != nullptr ? 1 : 0) + (args.dbias.data != nullptr ? 1 : 0);
   return wanted * kBackwardBlocks * args.dim * 4;
 }
 
 void layer_norm_backward(const LayerNormBackward& args, void* workspace, cudaStream_t stream) {
   auto* next = static_cast<float*>(workspace);
-  float* dweight = args.dweight != nullptr ? next : nullptr;
+  float* dweight = args.dweight.data != nullptr ? next : nullptr;
   if (dweight != nullptr) next += kBackwardBlocks * args.dim;
-  float* dbias = args.dbias != nullptr ? next : nullptr;
+  float* dbias = args.dbias.data != nullptr ? next : nullptr;
   with_type(args.type, [&](auto type) {
     with_type(args.weight_type, [&](auto weight_type) {
       using T = decltype(type);
@@ -184,8 +166,8 @@ void layer_norm_backward(const LayerNormBackward& args, void* workspace, cudaStr
              threads_for(args.dim, 4), 0, stream, a);
     });
   });
-  add_up(dweight, args.dweight, args.dim, stream);
-  add_up(dbias, args.dbias, args.dim, stream);
+  add_up("layer_norm_backward/add_shares", dweight, args.dweight, args.dim, stream);
+  add_up("layer_norm_backward/add_shares", dbias, args.dbias, args.dim, stream);
 }
 
 }  // namespace snug::kernels::cuda

@@ -67,7 +67,7 @@ void image_patches(const ImagePatches& args, cudaStream_t stream);
 
 void rms_norm_forward(const RmsNormForward& args, cudaStream_t stream);
 
-// Scratch for the shares of dweight; 0 where args.dweight is null.
+// Scratch for the shares of dweight; 0 where it is not wanted.
 int64_t rms_norm_backward_workspace_bytes(const RmsNormBackward& args);
 void rms_norm_backward(const RmsNormBackward& args, void* workspace, cudaStream_t stream);
 

@@ -4,17 +4,15 @@
 // Bytes an element, T those of its type, without what caches serve:
 //   forward_row: reads T, writes T (with a residual 2 T and 2 T)
 //   backward_rows: reads 2 T (with a residual 3 T), writes T
-//   add_shares: reads 1024 a column
 // SPDX-License-Identifier: Apache-2.0
 #include "base/error.h"
 #include "core/kernels/cuda/elements.cuh"
+#include "core/kernels/cuda/gradient_shares.cuh"
 #include "core/kernels/cuda/operators.h"
 
 namespace snug::kernels::cuda {
 namespace {
 
-constexpr int kBackwardBlocks = 256;
-constexpr int kShareThreads = 128;
 constexpr int64_t kMaxDim = 24576;  // in backward a row of floats is shared
 static_assert(4 * kMaxDim + kReductionBytes <= kMostSharedBytes);
 
@@ -110,15 +108,6 @@ __global__ void __launch_bounds__(kMostThreads) backward_rows(Backward<T, W> a) 
   for (int64_t i = threadIdx.x; i < a.dim; i += blockDim.x) out[i] = share[i];
 }
 
-__global__ void __launch_bounds__(kShareThreads)
-    add_shares(const float* partial, float* dweight, int64_t dim, bool accumulate) {
-  const int64_t i = blockIdx.x * int64_t{blockDim.x} + threadIdx.x;
-  if (i >= dim) return;
-  float sum = accumulate ? dweight[i] : 0.f;
-  for (int block = 0; block < kBackwardBlocks; ++block) sum += partial[block * dim + i];
-  dweight[i] = sum;
-}
-
 template <class T, class W>
 void launch_backward(const RmsNormBackward& args, float* partial, cudaStream_t stream) {
   const Backward<T, W> a = {static_cast<const T*>(args.dy),
@@ -160,20 +149,18 @@ void rms_norm_forward(const RmsNormForward& args, cudaStream_t stream) {
 }
 
 int64_t rms_norm_backward_workspace_bytes(const RmsNormBackward& args) {
-  return args.dweight != nullptr ? kBackwardBlocks * args.dim * 4 : 0;
+  return args.dweight.data != nullptr ? kBackwardBlocks * args.dim * 4 : 0;
 }
 
 void rms_norm_backward(const RmsNormBackward& args, void* workspace, cudaStream_t stream) {
   SNUG_CHECK(args.dim <= kMaxDim, "rms_norm over {} elements; at most {}", args.dim, kMaxDim);
-  auto* partial = args.dweight != nullptr ? static_cast<float*>(workspace) : nullptr;
+  auto* partial = args.dweight.data != nullptr ? static_cast<float*>(workspace) : nullptr;
   with_type(args.type, [&](auto type) {
     with_type(args.weight_type, [&](auto weight_type) {
       launch_backward<decltype(type), decltype(weight_type)>(args, partial, stream);
     });
   });
-  if (partial == nullptr) return;
-  launch("rms_norm_backward/add_shares", add_shares, blocks_for(args.dim, kShareThreads),
-         kShareThreads, 0, stream, partial, args.dweight, args.dim, args.accumulate_dweight);
+  add_up("rms_norm_backward/add_shares", partial, args.dweight, args.dim, stream);
 }
 
 }  // namespace snug::kernels::cuda

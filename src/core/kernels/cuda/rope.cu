@@ -1,8 +1,10 @@
-// One thread a pair (i, i + R/2), neighbours in i: both halves are read and written in whole lines,
-// and the heads of a token find its table row in the cache.
+// A block's threads are pairs (i, i + R/2) of one token, neighbours in i: both halves are read and
+// written in whole lines, and the heads of a token find its table row in the cache.
 // Bytes an element, T those of its type:
 //   turn: reads T, writes T
 // SPDX-License-Identifier: Apache-2.0
+#include <limits>
+
 #include "base/error.h"
 #include "core/kernels/cuda/elements.cuh"
 #include "core/kernels/cuda/operators.h"
@@ -13,31 +15,45 @@ namespace {
 constexpr int kThreads = 256;
 
 template <class T>
-struct Rotation {
+struct Heads {
   T* x;
+  int64_t token_stride;
+};
+
+template <class T>
+struct Rotation {
+  Heads<T> heads, more;
   const int32_t* positions;
   const float* cos;
   const float* sin;
-  int64_t pairs;  // tokens * heads * half
-  int64_t heads;
-  int64_t half;
-  int64_t head_dim;
-  int64_t token_stride;
+  int num_heads;
+  int pairs;  // of a token: all heads * half
+  int half;
+  int head_dim;
   float direction;
 };
 
 template <class T>
 __global__ void __launch_bounds__(kThreads) turn(Rotation<T> a) {
-  const int64_t pair = blockIdx.x * int64_t{kThreads} + threadIdx.x;
+  const int pair = static_cast<int>(blockIdx.y) * kThreads + static_cast<int>(threadIdx.x);
   if (pair >= a.pairs) return;
-  const int64_t i = pair % a.half, head = pair / a.half % a.heads, token = pair / a.half / a.heads;
-  const int64_t row = a.positions[token] * a.half;
+  const int64_t token = blockIdx.x;
+  const int head = pair / a.half, i = pair % a.half;
+  const int64_t row = a.positions[token] * int64_t{a.half};
   const float c = a.cos[row + i], s = a.direction * a.sin[row + i];
-  T* low = a.x + token * a.token_stride + head * a.head_dim + i;
+  const bool is_more = head >= a.num_heads;
+  const Heads<T>& heads = is_more ? a.more : a.heads;
+  const int64_t within = int64_t{is_more ? head - a.num_heads : head} * a.head_dim;
+  T* low = heads.x + token * heads.token_stride + within + i;
   T* high = low + a.half;
   const float x = to_float(*low), y = to_float(*high);
   *low = from_float<T>(x * c - y * s);
   *high = from_float<T>(y * c + x * s);
+}
+
+template <class T>
+Heads<T> heads_at(void* x, int64_t token_stride, int64_t heads, int64_t head_dim) {
+  return {static_cast<T*>(x), token_stride != 0 ? token_stride : heads * head_dim};
 }
 
 }  // namespace
@@ -46,21 +62,25 @@ void rope_apply(const RopeApply& args, cudaStream_t stream) {
   const int64_t width = args.rotary_dim != 0 ? args.rotary_dim : args.head_dim;
   SNUG_CHECK(width % 2 == 0 && width <= args.head_dim,
              "rotary width {} must be even and at most the head width {}", width, args.head_dim);
-  const int64_t pairs = args.tokens * args.heads * width / 2;
-  if (pairs == 0) return;
+  const int64_t pairs = (args.heads + args.more_heads) * width / 2;
+  SNUG_CHECK(pairs <= std::numeric_limits<int>::max(), "{} pairs a token are too many to rotate",
+             pairs);
+  if (args.tokens == 0 || pairs == 0) return;
   with_type(args.type, [&](auto type) {
     using T = decltype(type);
-    const Rotation<T> a = {static_cast<T*>(args.x),
-                           args.positions,
-                           args.cos,
-                           args.sin,
-                           pairs,
-                           args.heads,
-                           width / 2,
-                           args.head_dim,
-                           args.token_stride != 0 ? args.token_stride : args.heads * args.head_dim,
-                           args.direction == RopeDirection::Forward ? 1.f : -1.f};
-    launch("rope_apply", turn<T>, blocks_for(pairs, kThreads), kThreads, 0, stream, a);
+    const Rotation<T> a = {
+        heads_at<T>(args.x, args.token_stride, args.heads, args.head_dim),
+        heads_at<T>(args.more_x, args.more_token_stride, args.more_heads, args.head_dim),
+        args.positions,
+        args.cos,
+        args.sin,
+        static_cast<int>(args.heads),
+        static_cast<int>(pairs),
+        static_cast<int>(width / 2),
+        static_cast<int>(args.head_dim),
+        args.direction == RopeDirection::Forward ? 1.f : -1.f};
+    launch("rope_apply", turn<T>, Grid{args.tokens, blocks_for(pairs, kThreads)}, kThreads, 0,
+           stream, a);
   });
 }
 

@@ -77,8 +77,7 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& q, const at::Tensor& k,
                             const at::Tensor& v, const std::optional<at::Tensor>& bias_table,
                             const AttentionContext& context) {
-    rotate_in_place(q, context.positions, context.rope, RopeDirection::Forward);
-    rotate_in_place(k, context.positions, context.rope, RopeDirection::Forward);
+    rotate_in_place(q, k, context.positions, context.rope, RopeDirection::Forward);
     const AttentionOutput result = attend(q, k, v, context);
     keep(ctx, {q, k, v, result.out, result.lse, bias_table.value_or(at::Tensor())});
     auto carried = c10::make_intrusive<CarriedAttention>();
@@ -103,8 +102,7 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
     auto [dq, dk, dv, d_bias] =
         attend_backward(d_out, saved[0], saved[1], saved[2], {.out = saved[3], .lse = saved[4]},
                         context, trains_bias);
-    rotate_in_place(dq, context.positions, context.rope, RopeDirection::Inverse);
-    rotate_in_place(dk, context.positions, context.rope, RopeDirection::Inverse);
+    rotate_in_place(dq, dk, context.positions, context.rope, RopeDirection::Inverse);
     if (!trains_bias) return {dq, dk, dv, {}, {}};
     return {dq, dk, dv, d_bias.to(context.bias_table.scalar_type()), {}};
   }

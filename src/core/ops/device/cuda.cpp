@@ -46,7 +46,7 @@ void rms_norm_forward(const kernels::RmsNormForward& args) {
 
 int64_t rms_norm_backward_workspace_bytes(int64_t dim) {
   float wanted = 0;  // only that there is an address counts
-  return device::rms_norm_backward_workspace_bytes({.dim = dim, .dweight = &wanted});
+  return device::rms_norm_backward_workspace_bytes({.dim = dim, .dweight = {.data = &wanted}});
 }
 
 void rms_norm_backward(const kernels::RmsNormBackward& args, void* workspace) {
@@ -59,9 +59,10 @@ void layer_norm_forward(const kernels::LayerNormForward& args) {
 
 int64_t layer_norm_backward_workspace_bytes(int64_t dim, int gradients) {
   float wanted = 0;  // only that there is an address counts
-  return device::layer_norm_backward_workspace_bytes({.dim = dim,
-                                                      .dweight = gradients > 0 ? &wanted : nullptr,
-                                                      .dbias = gradients > 1 ? &wanted : nullptr});
+  kernels::LayerNormBackward args{.dim = dim};
+  if (gradients > 0) args.dweight.data = &wanted;
+  if (gradients > 1) args.dbias.data = &wanted;
+  return device::layer_norm_backward_workspace_bytes(args);
 }
 
 void layer_norm_backward(const kernels::LayerNormBackward& args, void* workspace) {

@@ -2,6 +2,7 @@
 #include "core/ops/device/kernel_work.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <tuple>
 
 #include "core/kernels/cuda/scratch.h"
@@ -35,10 +36,14 @@ NormSize size_of(const Args& a) {
 // Blocks add the gradients of weights up in shares, as many as the backward kernels have blocks.
 constexpr int64_t kShares = 256;
 
-Work with_shares(Work work, int64_t dim, int gradients) {
-  work.launches += gradients;
-  work.bytes_written += floats((kShares + 1) * dim) * gradients;
-  work.bytes_read += floats(kShares * dim) * gradients;
+Work with_shares(Work work, int64_t dim, std::initializer_list<kernels::VectorGradient> gradients) {
+  for (const kernels::VectorGradient& gradient : gradients) {
+    if (gradient.data == nullptr) continue;
+    const double total = bytes_of(gradient.type, dim);
+    work.launches += 1;
+    work.bytes_written += floats(kShares * dim) + total;
+    work.bytes_read += floats(kShares * dim) + (gradient.accumulate ? total : 0);
+  }
   return work;
 }
 
@@ -116,7 +121,7 @@ Work kernel_work(const kernels::RmsNormBackward& a) {
   const Work rows{.name = "rms_norm_backward",
                   .bytes_read = n.array() * inputs + n.vector(a.weight) + n.column(a.rstd),
                   .bytes_written = n.array()};
-  return a.dweight != nullptr ? with_shares(rows, a.dim, 1) : rows;
+  return with_shares(rows, a.dim, {a.dweight});
 }
 
 Work kernel_work(const kernels::LayerNormForward& a) {
@@ -135,13 +140,12 @@ Work kernel_work(const kernels::LayerNormBackward& a) {
       .name = "layer_norm_backward",
       .bytes_read = n.array() * inputs + n.vector(a.weight) + n.column(a.mean) + n.column(a.rstd),
       .bytes_written = n.array()};
-  const int gradients = (a.dweight != nullptr ? 1 : 0) + (a.dbias != nullptr ? 1 : 0);
-  return with_shares(rows, a.dim, gradients);
+  return with_shares(rows, a.dim, {a.dweight, a.dbias});
 }
 
 Work kernel_work(const kernels::RopeApply& a) {
   const int64_t turned = a.rotary_dim == 0 ? a.head_dim : a.rotary_dim;
-  const double x = bytes_of(a.type, a.tokens * a.heads * turned);
+  const double x = bytes_of(a.type, a.tokens * (a.heads + a.more_heads) * turned);
   return {.name = "rope_apply",
           .launches = x > 0 ? 1.0 : 0.0,
           .bytes_read = x + floats(a.tokens) + floats(std::min(a.tokens, a.max_positions) * turned),
@@ -155,7 +159,9 @@ Work kernel_work(const kernels::ActivationForward& a) {
 
 Work kernel_work(const kernels::ActivationBackward& a) {
   const double x = bytes_of(a.type, a.count);
-  return {.name = "activation_backward", .bytes_read = 2 * x, .bytes_written = x};
+  return {.name = "activation_backward",
+          .bytes_read = 2 * x,
+          .bytes_written = x * (a.y != nullptr ? 2 : 1)};
 }
 
 Work kernel_work(const kernels::GatedForward& a) {
@@ -171,7 +177,7 @@ Work kernel_work(const kernels::GatedBackward& a) {
   return {.name = "gated_backward",
           .launches = x > 0 ? 1.0 : 0.0,
           .bytes_read = 3 * x,
-          .bytes_written = 2 * x};
+          .bytes_written = x * (a.y != nullptr ? 3 : 2)};
 }
 
 Work kernel_work(const kernels::EmbeddingForward& a) {

@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/custom_class.h>
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "core/ops/device/device.h"
 #include "core/ops/device/kept.h"
 #include "core/ops/elementwise.h"
+#include "core/ops/linear/input_backward.h"
 #include "core/ops/linear/matmul.h"
 
 namespace snug::ops {
@@ -23,49 +25,62 @@ using torch::autograd::variable_list;
 
 // What a graph's node needs besides saved tensors.
 struct Carried final : torch::CustomClassHolder {
-  Carried(Projection p, std::optional<Activation> a) : projection(std::move(p)), activation(a) {}
-  Projection projection;
+  Carried(std::vector<Projection> p, std::optional<Activation> a)
+      : projections(std::move(p)), activation(a) {}
+  std::vector<Projection> projections;
   std::optional<Activation> activation;
 };
 
 const Carried& carried(AutogradContext* ctx) {
-  return *static_cast<const Carried*>(ctx->saved_data["layer"].toCapsule().get());
+  return *static_cast<const Carried*>(ctx->saved_data["layers"].toCapsule().get());
 }
 
-struct LinearFunction : torch::autograd::Function<LinearFunction> {
-  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x,
-                            const std::optional<at::Tensor>& up,
-                            const std::optional<Activation>& activation,
-                            const Projection& projection,
-                            const std::optional<at::Tensor>& /*trained*/) {
+bool need_input(const std::vector<Projection>& projections) {
+  return std::any_of(projections.begin(), projections.end(),
+                     [](const Projection& p) { return p.needs_input(); });
+}
+
+struct LinearsFunction : torch::autograd::Function<LinearsFunction> {
+  static variable_list forward(AutogradContext* ctx, const at::Tensor& x,
+                               const std::optional<at::Tensor>& up,
+                               const std::optional<Activation>& activation,
+                               const std::vector<Projection>& projections,
+                               const std::optional<at::Tensor>& /*trained*/) {
     const ProductInput input{x, up, activation};
-    at::Tensor inner;
-    at::Tensor out =
-        Projector(projection, x.scalar_type()).forward(input.value(), x.scalar_type(), &inner);
-    ctx->saved_data["layer"] =
-        c10::IValue::make_capsule(c10::make_intrusive<Carried>(projection, activation));
-    keep(ctx, {input.keeps(projection.needs_input()) ? x : at::Tensor(), up.value_or(at::Tensor()),
-               inner});
-    return out;
+    variable_list outputs;
+    variable_list kept{input.keeps(need_input(projections)) ? x : at::Tensor(),
+                       up.value_or(at::Tensor())};
+    const at::Tensor value = input.value();
+    for (const Projection& p : projections) {
+      at::Tensor inner;
+      outputs.push_back(Projector(p, x.scalar_type()).forward(value, x.scalar_type(), &inner));
+      kept.push_back(inner);
+    }
+    ctx->saved_data["layers"] =
+        c10::IValue::make_capsule(c10::make_intrusive<Carried>(projections, activation));
+    keep(ctx, std::move(kept));
+    return outputs;
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
-    const at::Tensor d_out = grads[0].contiguous();
     const variable_list saved = ctx->get_saved_variables();
-    const Projection& projection = carried(ctx).projection;
+    const std::vector<Projection>& projections = carried(ctx).projections;
     ProductInput input{saved[0], std::nullopt, carried(ctx).activation};
     if (saved[1].defined()) input.up = saved[1];
-    const Projector projector(projection, d_out.scalar_type());
-    const at::Tensor d_inner = projector.add_gradients(
-        d_out, projection.needs_input() ? input.value() : at::Tensor(), saved[2]);
-    if (!ctx->needs_input_grad(0) && !input.up) return {{}, {}, {}, {}, {}};
-    const at::Tensor d_value =
-        at::empty({d_out.size(0), projection.in_features()}, d_out.options());
-    projector.input_gradient(d_out, d_inner, d_value);
-    const auto [d_x, d_up] = input.gradients(d_value);
+    InputBackward backward(std::move(input), need_input(projections), ctx->needs_input_grad(0));
+    for (size_t i = 0; i < projections.size(); ++i)
+      backward.add(projections[i], std::exchange(grads[i], {}).contiguous(), saved[i + 2]);
+    const auto [d_x, d_up] = backward.gradients();
     return {d_x, d_up, {}, {}, {}};
   }
 };
+
+variable_list apply(const ProductInput& input, const std::vector<Projection>& projections) {
+  std::optional<at::Tensor> trained;
+  for (const Projection& p : projections)
+    if (!trained) trained = p.any_trained();
+  return LinearsFunction::apply(input.x, input.up, input.activation, projections, trained);
+}
 
 }  // namespace
 
@@ -99,8 +114,11 @@ at::Tensor linear(const at::Tensor& x, const Projection& projection) {
 }
 
 at::Tensor linear(const ProductInput& input, const Projection& projection) {
-  return LinearFunction::apply(input.x, input.up, input.activation, projection,
-                               projection.any_trained());
+  return apply(input, {projection})[0];
+}
+
+std::vector<at::Tensor> linears(const at::Tensor& x, const std::vector<Projection>& projections) {
+  return apply({.x = x}, projections);
 }
 
 GradientSums::GradientSums(const std::vector<at::Tensor>& parameters) {

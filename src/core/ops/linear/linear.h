@@ -21,6 +21,10 @@ at::Tensor linear(const at::Tensor& x, const Projection& projection);
 // The same for an input that is recomputed in the backward.
 at::Tensor linear(const ProductInput& input, const Projection& projection);
 
+// The outputs of several layers for one x, in order; x's gradient is one tensor, to which each adds
+// its term, rounded to x's type.
+std::vector<at::Tensor> linears(const at::Tensor& x, const std::vector<Projection>& projections);
+
 // The same casting and gradient handling, for other operators that contain a product.
 at::Tensor weight_in(at::ScalarType type, const at::Tensor& weight);
 // alpha · d_outᵀ·x; with `terms_of`, summed over the ranks of that group.

@@ -92,14 +92,14 @@ at::Tensor ProductInput::value() const {
   return up ? gated(x, *up, *activation) : activate(x, *activation);
 }
 
-std::pair<at::Tensor, at::Tensor> ProductInput::gradients(const at::Tensor& d_value) const {
-  if (!activation) return {d_value, {}};
+ProductInput::Gradients ProductInput::gradients(const at::Tensor& d_value, Value value) const {
+  if (!activation) return {d_value, {}, x};
   if (up) {
-    gated_backward_in_place(d_value, x, *up, *activation);
-    return {x, *up};
+    gated_backward_in_place(d_value, x, *up, *activation, value);
+    return {x, *up, d_value};
   }
-  activation_backward_in_place(d_value, x, *activation);
-  return {d_value, {}};
+  activation_backward_in_place(d_value, x, *activation, value);
+  return {d_value, {}, x};
 }
 
 }  // namespace snug::ops

@@ -36,7 +36,6 @@ at::ScalarType operand_type(const at::Tensor& x);
 // The input of a product with a weight: a tensor, its activation, or the activation of a gate times
 // another tensor. Only the operands are saved, and the backward recomputes the value, so that an
 // MLP's widest tensor exists only during its product.
-
 struct ProductInput {
   at::Tensor x;                          // (N, F)
   std::optional<at::Tensor> up;          // (N, F), with an activation
@@ -45,9 +44,13 @@ struct ProductInput {
   // Whether the backward needs x (and up).
   bool keeps(bool value_is_needed) const { return value_is_needed || activation.has_value(); }
   at::Tensor value() const;
-  // The gradients of x and up (undefined without up) from the value's gradient. They may overwrite
-  // d_value, and for a gate also x and up, which are outputs of products that nothing else needs.
-  std::pair<at::Tensor, at::Tensor> gradients(const at::Tensor& d_value) const;
+  // The gradients of x and up (undefined without up) from the value's gradient; with Value::Again
+  // also the value. With an activation they overwrite d_value, x and up, the latter being outputs
+  // of products that nothing else needs.
+  struct Gradients {
+    at::Tensor x, up, value;
+  };
+  Gradients gradients(const at::Tensor& d_value, Value value) const;
 };
 
 }  // namespace snug::ops

@@ -12,6 +12,7 @@
 #include "core/ops/device/device.h"
 #include "core/ops/device/kept.h"
 #include "core/ops/elementwise.h"
+#include "core/ops/linear/input_backward.h"
 #include "core/ops/linear/linear.h"
 #include "core/ops/shared_rows.h"
 
@@ -143,14 +144,9 @@ struct InputCutFunction : torch::autograd::Function<InputCutFunction> {
     ProductInput input{saved[0], std::nullopt, layer.activation};
     if (saved[1].defined()) input.up = saved[1];
     const Projection& p = layer.projections.front();
-    const at::Tensor d_out = gather_output_gradient(layer, std::exchange(grads[0], {}));
-    const Projector projector(p, d_out.scalar_type());
-    const at::Tensor d_inner =
-        projector.add_gradients(d_out, p.needs_input() ? input.value() : at::Tensor(), saved[2]);
-    if (!ctx->needs_input_grad(0) && !input.up) return {{}, {}, {}, {}, {}, {}};
-    const at::Tensor d_value = at::empty({d_out.size(0), p.in_features()}, d_out.options());
-    projector.input_gradient(d_out, d_inner, d_value);
-    const auto [d_x, d_up] = input.gradients(d_value);
+    InputBackward backward(std::move(input), p.needs_input(), ctx->needs_input_grad(0));
+    backward.add(p, gather_output_gradient(layer, std::exchange(grads[0], {})), saved[2]);
+    const auto [d_x, d_up] = backward.gradients();
     return {d_x, d_up, {}, {}, {}, {}};
   }
 };

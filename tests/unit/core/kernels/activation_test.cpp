@@ -80,9 +80,20 @@ TEST(Activation, ForwardAndBackwardAreTheFormulas) {
                              .dy = gradient.data(),
                              .x = x.data(),
                              .dx = gradient.data()});
+        // The value once more, over x.
+        Array again = x, same = dy;
+        activation_backward({.activation = activation,
+                             .type = type,
+                             .count = x.size(),
+                             .dy = same.data(),
+                             .x = again.data(),
+                             .dx = same.data(),
+                             .y = again.data()});
+        EXPECT_TRUE(same == gradient);
         const double u = 1.01 * unit_roundoff(type);
         const double tiny = type == Scalar::F16 ? 0x1p-24 : 0;
         expect_near(got.values(), y, within(y, u + 3e-7, 2e-7 + tiny), name_of(type));
+        expect_near(again.values(), y, within(y, u + 6e-7, 2e-7 + tiny), name_of(type));
         expect_near(gradient.values(), dx, within(dx, u + 3e-7, 2e-6 + tiny), name_of(type));
         EXPECT_TRUE(got.guards_intact() && gradient.guards_intact());
       }
@@ -129,7 +140,8 @@ TEST(Gated, ForwardAndBackwardInPlaceWithStrides) {
                           Shape{5, 576, 1152, 576}, Shape{40, 100, 201, 101}}) {
       for (const Scalar type : kAllTypes) {
         const Array fused = random_array(type, s.rows * s.input_stride, 3, 2.0, 1);
-        const Array dy = random_array(type, s.rows * s.output_stride, 4);
+        const Array dy = random_array(type, s.rows * s.output_stride, 4, 1.0, 1);
+        Array again = dy;
         Array y(type, s.rows * s.output_stride, 1), gradient = fused;
         auto* gate = static_cast<char*>(gradient.data());
         auto* up = gate + s.features * scalar_bytes(type);
@@ -144,27 +156,32 @@ TEST(Gated, ForwardAndBackwardInPlaceWithStrides) {
         gated_backward({.type = type,
                         .rows = s.rows,
                         .features = s.features,
-                        .dy = dy.data(),
+                        .dy = again.data(),
                         .gate = gate,
                         .up = up,
                         .dgate = gate,
                         .dup = up,
+                        .y = again.data(),
                         .input_stride = s.input_stride,
                         .output_stride = s.output_stride});
-        std::vector<double> expected_y(y.size()), expected = fused.values();
+        std::vector<double> expected_y(y.size()), expected_again = dy.values();
+        std::vector<double> expected = fused.values();
         for (int64_t row = 0; row < s.rows; ++row) {
           for (int64_t i = 0; i < s.features; ++i) {
             const int64_t g = row * s.input_stride + i, u = g + s.features;
             const int64_t out = row * s.output_stride + i;
             expected_y[out] = value_of(Activation::Silu, fused[g]) * fused[u];
+            expected_again[out] = expected_y[out];
             expected[g] = dy[out] * fused[u] * slope_of(Activation::Silu, fused[g]);
             expected[u] = dy[out] * value_of(Activation::Silu, fused[g]);
           }
         }
         const double relative = 1.01 * unit_roundoff(type) + 1e-6;
         expect_near(y.values(), expected_y, within(expected_y, relative, 1e-6), name_of(type));
+        expect_near(again.values(), expected_again, within(expected_again, relative, 1e-6),
+                    name_of(type));
         expect_near(gradient.values(), expected, within(expected, relative, 2e-6), name_of(type));
-        EXPECT_TRUE(y.guards_intact() && gradient.guards_intact());
+        EXPECT_TRUE(y.guards_intact() && gradient.guards_intact() && again.guards_intact());
       }
     }
   });

@@ -232,8 +232,8 @@ TEST(LayerNorm, BackwardIsTheChainRule) {
                            .rstd = rstd.floats(),
                            .d_residual = dx.data(),
                            .dx = dx.data(),
-                           .dweight = dweight.floats(),
-                           .dbias = dbias.floats()});
+                           .dweight = {.data = dweight.floats()},
+                           .dbias = {.data = dbias.floats()}});
       // Where terms cancel the error is that of the terms, which are of the size of 1 to 10.
       expect_near(dx.values(), g.dx, within(g.dx, 1.01 * unit_roundoff(c.type), 2e-5),
                   describe(c) + " dx");
@@ -276,8 +276,8 @@ TEST(LayerNorm, ThreadsDoNotChangeABit) {
                            .mean = mean.floats(),
                            .rstd = rstd.floats(),
                            .dx = dx.data(),
-                           .dweight = dweight.floats(),
-                           .dbias = dbias.floats(),
+                           .dweight = {.data = dweight.floats()},
+                           .dbias = {.data = dbias.floats()},
                            .num_threads = threads});
       inputs.push_back(dx);
       weights.push_back(dweight);

@@ -68,7 +68,7 @@ TEST(Oracle, RmsNorm) {
                          .weight = weight.data(),
                          .rstd = rstd.floats(),
                          .dx = dx.data(),
-                         .dweight = dweight.floats()});
+                         .dweight = {.data = dweight.floats()}});
       // torch rounds at each of its operations, four in the forward and backward of a half.
       const double u = type == Scalar::F32 ? 5e-7 : 2 * unit_roundoff(type);
       expect_close(y, c["y"], type == Scalar::F32 ? 5e-7 : 0.01 * unit_roundoff(type),
@@ -109,8 +109,8 @@ TEST(Oracle, LayerNorm) {
                            .mean = mean.floats(),
                            .rstd = rstd.floats(),
                            .dx = dx.data(),
-                           .dweight = dweight.floats(),
-                           .dbias = dbias.floats()});
+                           .dweight = {.data = dweight.floats()},
+                           .dbias = {.data = dbias.floats()}});
       // Both round once, from float32 sums in another order.
       const double u = type == Scalar::F32 ? 1e-6 : 1.1 * unit_roundoff(type);
       expect_close(y, c["y"], u, std::string("y ") + name_of(type));

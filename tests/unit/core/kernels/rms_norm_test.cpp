@@ -186,8 +186,7 @@ TEST(RmsNorm, BackwardIsTheChainRule) {
                          .rstd = rstd.floats(),
                          .d_residual = dx.data(),
                          .dx = dx.data(),
-                         .dweight = dweight.floats(),
-                         .accumulate_dweight = true});
+                         .dweight = {.data = dweight.floats(), .accumulate = true}});
       // Where terms cancel the error is that of the terms, which are of the size of 1 to 10.
       expect_near(dx.values(), g.dx, within(g.dx, 1.01 * unit_roundoff(c.type), 2e-5),
                   describe(c) + " dx");
@@ -227,7 +226,7 @@ TEST(RmsNorm, ThreadsDoNotChangeABit) {
                          .weight = weight.data(),
                          .rstd = rstd.floats(),
                          .dx = dx.data(),
-                         .dweight = dweight.floats(),
+                         .dweight = {.data = dweight.floats()},
                          .num_threads = threads});
       outputs.push_back(dx);
       gradients.push_back(dweight);

@@ -62,6 +62,38 @@ Array applied(const Array& x, const Case& c, const RopeTables& tables, RopeDirec
   return y;
 }
 
+// Queries and keys in one call are what they are in two.
+TEST(Rope, TurnsTwoTensorsAsEach) {
+  on_every_isa([] {
+    const Case q{20, 6, 10, 8, 67}, k{20, 2, 10, 8, 21};
+    const RopeTables tables = build_rope_tables({}, 8, 128);
+    const std::vector<int32_t> positions = positions_of(20);
+    for (const Scalar type : kAllTypes) {
+      Array x = random_array(type, q.tokens * q.token_stride, 1, 1.0, 1);
+      Array y = random_array(type, k.tokens * k.token_stride, 2, 1.0, 1);
+      const Array expected_x = applied(x, q, tables, RopeDirection::Inverse);
+      const Array expected_y = applied(y, k, tables, RopeDirection::Inverse);
+      rope_apply({.type = type,
+                  .tokens = 20,
+                  .heads = q.heads,
+                  .head_dim = 10,
+                  .rotary_dim = 8,
+                  .token_stride = q.token_stride,
+                  .x = x.data(),
+                  .more_heads = k.heads,
+                  .more_token_stride = k.token_stride,
+                  .more_x = y.data(),
+                  .positions = positions.data(),
+                  .cos = tables.cos.data(),
+                  .sin = tables.sin.data(),
+                  .max_positions = tables.max_positions,
+                  .direction = RopeDirection::Inverse});
+      EXPECT_TRUE(x == expected_x && y == expected_y);
+      EXPECT_TRUE(x.guards_intact() && y.guards_intact());
+    }
+  });
+}
+
 TEST(Rope, TurnsPairsBothWays) {
   on_every_isa([] {
     for (const Case& c : kCases) {

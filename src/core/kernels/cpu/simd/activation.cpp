@@ -102,8 +102,9 @@ void activation_backward_range(const ActivationBackward& shared, int64_t begin, 
     using T = decltype(type);
     const auto args = shared;
     sweep(begin, end, [&](int64_t i, auto lanes) {
-      const F slope = act.both(read<T>(args.x, i, lanes)).slope;
-      write<T>(args.dx, i, read<T>(args.dy, i, lanes) * slope, lanes);
+      const ValueAndSlope x = act.both(read<T>(args.x, i, lanes));
+      write<T>(args.dx, i, read<T>(args.dy, i, lanes) * x.slope, lanes);
+      if (args.y != nullptr) write<T>(args.y, i, x.value, lanes);
     });
   });
 }
@@ -133,6 +134,7 @@ void gated_backward_rows(const GatedBackward& shared, int64_t begin, int64_t end
         const ValueAndSlope gate = act.both(read<T>(args.gate, in + i, lanes));
         write<T>(args.dgate, in + i, dy * up * gate.slope, lanes);
         write<T>(args.dup, in + i, dy * gate.value, lanes);
+        if (args.y != nullptr) write<T>(args.y, out + i, gate.value * up, lanes);
       });
     }
   });

@@ -6,15 +6,23 @@
 namespace snug::kernels::cpu {
 namespace {
 
+// Of one token.
+struct Angles {
+  const float* cos;
+  const float* sin;
+  int64_t half;
+  float direction;
+};
+
 template <class T>
-SNUG_INLINE void turn_head(const RopeApply& args, int64_t start, const float* cos, const float* sin,
-                           int64_t half, float direction) {
+SNUG_INLINE void turn_head(void* x, int64_t start, const Angles& angles) {
+  const int64_t half = angles.half;
   sweep(0, half, [&](int64_t i, auto lanes) {
-    const F c = read<F32>(cos, i, lanes), s = direction * read<F32>(sin, i, lanes);
-    const F low = read<T>(args.x, start + i, lanes);
-    const F high = read<T>(args.x, start + half + i, lanes);
-    write<T>(args.x, start + i, low * c - high * s, lanes);
-    write<T>(args.x, start + half + i, high * c + low * s, lanes);
+    const F c = read<F32>(angles.cos, i, lanes),
+            s = angles.direction * read<F32>(angles.sin, i, lanes);
+    const F low = read<T>(x, start + i, lanes), high = read<T>(x, start + half + i, lanes);
+    write<T>(x, start + i, low * c - high * s, lanes);
+    write<T>(x, start + half + i, high * c + low * s, lanes);
   });
 }
 
@@ -29,10 +37,12 @@ void rope_apply_tokens(const RopeApply& shared, int64_t begin, int64_t end) {
     const auto args = shared;
     for (int64_t token = begin; token < end; ++token) {
       const int64_t row = args.positions[token] * half;
-      for (int64_t head = 0; head < args.heads; ++head) {
-        const int64_t start = token * args.token_stride + head * args.head_dim;
-        turn_head<decltype(type)>(args, start, args.cos + row, args.sin + row, half, direction);
-      }
+      const Angles angles{args.cos + row, args.sin + row, half, direction};
+      for (int64_t head = 0; head < args.heads; ++head)
+        turn_head<decltype(type)>(args.x, token * args.token_stride + head * args.head_dim, angles);
+      for (int64_t head = 0; head < args.more_heads; ++head)
+        turn_head<decltype(type)>(args.more_x,
+                                  token * args.more_token_stride + head * args.head_dim, angles);
     }
   });
 }

@@ -26,7 +26,10 @@ void over_cases(const Body& body) {
   over_seeds([&] { body(Case{Scalar::F32, Scalar::F32, 300, 200, true}); });
 }
 
-float* floats_if(bool wanted, Array& array) { return wanted ? array.floats() : nullptr; }
+VectorGradient gradient(const Case& c, bool wanted, Array& array) {
+  if (!wanted) return {};
+  return {.data = array.data(), .type = c.weight_type, .accumulate = c.option};
+}
 
 TEST(SimulatedRmsNorm, IsTheCpus) {
   over_cases([](const Case& c) {
@@ -58,7 +61,7 @@ TEST(SimulatedRmsNorm, IsTheCpus) {
     expect_close(dev_rstd, rstd, "rstd");
     if (c.option) expect_equal(dev_sum, sum, "sum");
 
-    const Array before = random_array(Scalar::F32, c.dim, 5);
+    const Array before = random_array(c.weight_type, c.dim, 5);
     const auto backward = [&](const Array& dy, const Array& x, const Array& weight, Array& rstd,
                               const Array& residual, Array& dx, Array& dweight) {
       return RmsNormBackward{.type = c.type,
@@ -72,8 +75,7 @@ TEST(SimulatedRmsNorm, IsTheCpus) {
                              .rstd = rstd.floats(),
                              .d_residual = c.option ? residual.data() : nullptr,
                              .dx = dx.data(),
-                             .dweight = floats_if(c.option || c.rows != 1, dweight),
-                             .accumulate_dweight = c.option};
+                             .dweight = gradient(c, c.option || c.rows != 1, dweight)};
     };
     Array dx(c.type, count), dweight = before;
     cpu::rms_norm_backward(backward(dy, x, weight, rstd, residual, dx, dweight));
@@ -135,14 +137,15 @@ TEST(SimulatedLayerNorm, IsTheCpus) {
                                .rstd = rstd.floats(),
                                .d_residual = c.option ? residual.data() : nullptr,
                                .dx = dx.data(),
-                               .dweight = floats_if(c.option, dweight),
-                               .dbias = floats_if(c.option || c.rows != 1, dbias)};
+                               .dweight = gradient(c, c.option, dweight),
+                               .dbias = gradient(c, c.option || c.rows != 1, dbias)};
     };
+    const Array before = random_array(c.weight_type, c.dim, 5);
     Array ones(Scalar::F32, std::vector<double>(static_cast<size_t>(c.rows), 0.75));
-    Array dx(c.type, count), dweight(Scalar::F32, c.dim), dbias(Scalar::F32, c.dim);
+    Array dx(c.type, count), dweight = before, dbias = before;
     cpu::layer_norm_backward(backward(dy, x, weight, mean, ones, residual, dx, dweight, dbias));
     DeviceArray dev_dy(dy), dev_mean_in(mean), dev_ones(ones);
-    DeviceArray dev_dweight(Scalar::F32, c.dim), dev_dbias(Scalar::F32, c.dim);
+    DeviceArray dev_dweight(before), dev_dbias(before);
     const auto args = backward(dev_dy, dev_x, dev_weight, dev_mean_in, dev_ones, dev_residual,
                                dev_dy, dev_dweight, dev_dbias);
     Workspace workspace(cuda::layer_norm_backward_workspace_bytes(args));
@@ -167,12 +170,12 @@ TEST(SimulatedRmsNorm, OfTheWidestRowsSharesMostOfTheMemory) {
                        .weight = weight.data(),
                        .rstd = rstd.floats(),
                        .dx = dx.data(),
-                       .dweight = dweight.floats()};
+                       .dweight = {.data = dweight.floats()}};
   Workspace workspace(cuda::rms_norm_backward_workspace_bytes(args));
   cuda::rms_norm_backward(args, workspace.data(), kStream);
   Array expected_dx(Scalar::BF16, dim), expected(Scalar::F32, dim);
   args.dx = expected_dx.data();
-  args.dweight = expected.floats();
+  args.dweight.data = expected.floats();
   cpu::rms_norm_backward(args);
   expect_close(dx, expected_dx, "dx");
   expect_close(dweight, expected, "dweight");

@@ -34,6 +34,11 @@ TEST(SimulatedActivation, IsTheCpus) {
               {activation, type, count, gradient.data(), on_device.data(), gradient.data()},
               kStream);
           expect_close(gradient, dx, "dx");
+          // And the value over x.
+          cuda::activation_backward({activation, type, count, gradient.data(), on_device.data(),
+                                     gradient.data(), on_device.data()},
+                                    kStream);
+          expect_close(on_device, y, "y again");
         });
       }
     }
@@ -93,6 +98,11 @@ TEST(SimulatedActivation, GatedIsTheCpus) {
         expect_close(dev_y, y, "y");
         cuda::gated_backward(backward(dev_dy, dev_x, dev_dx), kStream);
         expect_close(dev_dx, dx, "dx");
+        auto with_value = backward(dev_dy, dev_x, dev_dx);
+        with_value.y = dev_dy.data();
+        cuda::gated_backward(with_value, kStream);
+        expect_close(dev_dx, dx, "dx");
+        expect_close(dev_dy, y, "y again");
       });
     }
   }
@@ -384,6 +394,7 @@ TEST(SimulatedRope, IsTheCpus) {
           const int64_t heads = 3, dim = 10, stride = heads * dim + 7,
                         half = (rotary ? rotary : dim) / 2;
           const Array x = random_array(type, tokens * stride, 1);
+          const Array more = random_array(type, tokens * dim, 4);
           const Array cos = random_array(Scalar::F32, 50 * half, 2),
                       sin = random_array(Scalar::F32, 50 * half, 3);
           std::vector<int32_t> positions;
@@ -395,23 +406,27 @@ TEST(SimulatedRope, IsTheCpus) {
                          .head_dim = dim,
                          .rotary_dim = rotary,
                          .token_stride = stride,
+                         .more_heads = tokens % 2,
                          .max_positions = 50,
                          .direction = direction};
-          Array expected = x;
+          Array expected = x, expected_more = more;
           args.x = expected.data();
+          args.more_x = expected_more.data();
           args.positions = positions.data();
           args.cos = static_cast<const float*>(cos.data());
           args.sin = static_cast<const float*>(sin.data());
           cpu::rope_apply(args);
           over_seeds([&] {
-            DeviceArray dev_x(x), dev_cos(cos), dev_sin(sin);
+            DeviceArray dev_x(x), dev_more(more), dev_cos(cos), dev_sin(sin);
             DeviceVector<int32_t> dev_positions(positions);
             args.x = dev_x.data();
+            args.more_x = dev_more.data();
             args.positions = dev_positions.data();
             args.cos = dev_cos.floats();
             args.sin = dev_sin.floats();
             cuda::rope_apply(args, kStream);
             expect_close(dev_x, expected, "turned");
+            expect_close(dev_more, expected_more, "turned beside it");
           });
         }
       }
