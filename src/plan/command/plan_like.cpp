@@ -153,13 +153,15 @@ void Like::try_changes(const models::Model& model) {
   if (!recipe.has_16_bit_weights() && recipe.quantize.empty())
     attempt("dtype: bfloat16 in place of bf16: true",
             [](recipe::Recipe& r, auto&) { r.precision = recipe::Precision::BFloat16; });
+  if (recipe.lora.use_dora)
+    attempt("use_dora: false", [](recipe::Recipe& r, auto&) { r.lora.use_dora = false; });
   if (!recipe.lora.enabled)
     attempt("peft: LoraConfig(r=16, target_modules=\"all-linear\")", [](recipe::Recipe& r, auto&) {
       r.lora.enabled = true;
       r.lora.r = 16;
       r.lora.target_modules = "all-linear";
     });
-  else if (recipe.quantize.empty())
+  else if (recipe.quantize.empty() || recipe.quantize.starts_with("bnb.int8"))
     attempt("BitsAndBytesConfig(load_in_4bit=True)",
             [](recipe::Recipe& r, auto&) { r.quantize = recipe::Quantize::Nf4; });
 }
@@ -207,7 +209,7 @@ std::string Like::why_weights() const {
   const nn::Precision precision = nn::parse_precision(recipe.precision);
   if (recipe.weight_streaming) return "weight streaming";
   if (!recipe.quantize.empty())
-    return transformers_ ? "16 bits for what has no 4; peft makes it float32"
+    return transformers_ ? "16 bits for what is not quantized; peft makes it float32"
                          : "one embedding; LitGPT also keeps the one it replaced";
   const std::string tied = litgpt_ && tied_ ? "embedding and head are one weight" : "";
   if (precision.parameters == precision.compute || recipe.lora.enabled) return tied;

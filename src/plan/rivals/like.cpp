@@ -114,11 +114,6 @@ void check_transformers(const nlohmann::json& config, const recipe::Recipe& reci
                     model_type(config), fmt::join(known, ", "));
   if (options.ranks > 1)
     throw UserError("like: transformers is planned on one device; use --devices 1");
-  if (recipe.lora.use_dora)
-    throw UserError("like: peft is planned without DoRA; leave lora_use_dora out");
-  if (recipe.quantize.starts_with("bnb.int8"))
-    throw UserError("like: quantize = {}: transformers is planned with bnb.nf4 and bnb.fp4",
-                    recipe.quantize);
   if (optimizer != Name::AdamW && optimizer != Name::Sgd && optimizer != Name::AdamW8bit)
     throw UserError("like: optimizer = {}: transformers is planned with adamw, sgd and adamw_8bit",
                     optimizer);

@@ -20,6 +20,8 @@
 #include <utility>
 #include <vector>
 
+#include "plan/rivals/sharding.h"
+
 namespace snug::plan::rivals {
 namespace {
 
@@ -124,15 +126,19 @@ at::Tensor attention_with_mask(const at::Tensor& q, const at::Tensor& k, const a
                 });
 }
 
-// A weight (outputs, inputs) in the type of x, for the time of one product.
-at::Tensor dequantized(int64_t outputs, int64_t inputs, at::ScalarType stored,
-                       bool quantized_scales, const at::Tensor& x) {
-  constexpr int64_t kBlock = 64;  // what bitsandbytes takes together
-  at::Tensor scales;
-  if (quantized_scales) scales = make({(outputs * inputs + kBlock - 1) / kBlock}, x, at::kFloat);
-  const at::Tensor weight = make({outputs, inputs}, x, stored);
-  scales.reset();
-  return weight.to(x.scalar_type());
+// x rounded to 8 bits, whose outliers, found first, stay in 16; its scales are those of rows.
+at::Tensor rounded_8bit(const at::Tensor& x) {
+  const at::Tensor half = x.to(at::kHalf);
+  const at::Tensor scales = make({x.numel() / x.size(-1)}, x, at::kFloat);
+  at::Tensor codes = make(x.sizes().vec(), x, at::kChar);
+  const at::Tensor size = at::empty_like(half), is_outlier = make(x.sizes().vec(), x, at::kBool);
+  return codes;
+}
+
+at::Tensor product_8bit_on_gpu(const at::Tensor& x, int64_t outputs) {
+  const at::Tensor codes = rounded_8bit(x);
+  const at::Tensor sums = make(with_last(x, outputs), x, at::kInt);
+  return make(with_last(x, outputs), x, at::kHalf).to(x.scalar_type());
 }
 
 }  // namespace
@@ -189,7 +195,7 @@ at::Tensor cpu_attention(const at::Tensor& q, const at::Tensor& k, const at::Ten
                          const at::Tensor& mask) {
   at::Tensor bias;  // to be added
   if (mask.defined()) bias = make(mask.sizes().vec(), q);
-  const auto [out, lse] = attention_results(q, /*flash=*/false);
+  const auto [out, lse] = attention_results(q, /*flash=*/true);
   return record(out, {q, k, v}, {q, k, v, bias, out, lse},
                 [](const Tensors& kept, const at::Tensor& /*gradient*/) -> Tensors {
                   Tensors gradients;
@@ -271,14 +277,52 @@ at::Tensor masked_fill(const at::Tensor& x, const at::Tensor& mask) {
   return record(make(x.sizes().vec(), x), {x}, {mask}, one_like_result);
 }
 
+at::Tensor dequantized_4bit(const at::Tensor& codes, int64_t outputs, int64_t inputs,
+                            at::ScalarType stored, bool quantized_scales) {
+  constexpr int64_t kBlock = 64;  // what bitsandbytes takes together
+  at::Tensor scales;
+  if (quantized_scales)
+    scales = make({(outputs * inputs + kBlock - 1) / kBlock}, codes, at::kFloat);
+  return make({outputs, inputs}, codes, stored);
+}
+
+at::Tensor dequantized_8bit(const at::Tensor& codes) {
+  const at::Tensor scaled = make(codes.sizes().vec(), codes, at::kFloat);
+  return at::empty_like(scaled);
+}
+
+at::Tensor product_8bit(const at::Tensor& x, const at::Tensor& codes, at::ScalarType product,
+                        bool on_cpu) {
+  const at::ScalarType type = x.scalar_type();
+  const int64_t outputs = codes.size(0);
+  at::Tensor out;
+  if (on_cpu) {
+    const at::Tensor weight = make(codes.sizes().vec(), x);
+    const at::Tensor narrow = weight.to(product), given = x.to(product);
+    out = make(with_last(x, outputs), x, product);
+  } else {
+    out = product_8bit_on_gpu(x, outputs);
+  }
+  keep_past_recomputation(x);
+  // Attributes of the function's context, which live as long as the graph.
+  const Tensors held{x.variable_data(), codes};
+  return record(out, {x}, {}, [held, type](const Tensors&, const at::Tensor& gradient) -> Tensors {
+    const at::Tensor weight = make(held[1].sizes().vec(), held[0], type);
+    const at::Tensor wide = gradient.to(type);
+    return {at::empty_like(held[0])};
+  });
+}
+
 at::Tensor product_4bit(const at::Tensor& x, const at::Tensor& codes, int64_t outputs,
                         at::ScalarType stored, bool quantized_scales) {
   const int64_t inputs = x.size(-1);
-  const at::Tensor weight = dequantized(outputs, inputs, stored, quantized_scales, x);
+  const auto dequantized = [=](const at::Tensor& from, const at::Tensor& like) {
+    return dequantized_4bit(from, outputs, inputs, stored, quantized_scales).to(like.scalar_type());
+  };
+  const at::Tensor weight = dequantized(codes, x);
   return record(make(with_last(x, outputs), x), {x}, {codes},
-                [=](const Tensors&, const at::Tensor& gradient) -> Tensors {
-                  const at::Tensor again =
-                      dequantized(outputs, inputs, stored, quantized_scales, gradient);
+                [=](const Tensors& kept, const at::Tensor& gradient) -> Tensors {
+                  const at::Tensor again = dequantized(kept[0], gradient);
                   return {make(with_last(gradient, inputs), gradient)};
                 });
 }
