@@ -7,6 +7,9 @@ CPU allocator; the sum is what is live. This is what `snug plan --like transform
 the CPU's kernels in place of a GPU's (tests/data/plan/transformers_memory.jsonl). Prints one line of JSON a
 case: `peak`, the most that is live in forward, backward and update, and `after_forward`, what is live
 when the last forward ends.
+
+Liger's kernels need a GPU. What they allocate is decided by the Python around them, which is what runs here, with
+kernels that do nothing: sizes are true, losses are not.
 """
 
 import argparse
@@ -22,6 +25,14 @@ import transformers
 from torch.profiler import ProfilerActivity, profile, record_function
 
 FORWARD, TRAINING = "a forward", "the training"
+
+
+def without_kernels():
+    """Triton's interpreter, which needs no GPU, with nothing to interpret."""
+    os.environ["TRITON_INTERPRET"] = "1"
+    from triton.runtime import interpreter
+
+    interpreter.GridExecutor.__call__ = lambda *args, **kwargs: None
 
 
 class Trainer(transformers.Trainer):
@@ -87,6 +98,7 @@ def arguments(case, folder):
         gradient_accumulation_steps=case["accumulate"], gradient_checkpointing=case["checkpointing"],
         bf16=case["precision"] == "bf16-mixed", optim=optimizer, use_cpu=True, report_to="none",
         save_strategy="no", logging_strategy="no", disable_tqdm=True, dataloader_pin_memory=False,
+        use_liger_kernel=case.get("liger", False),
     )
 
 
@@ -109,6 +121,8 @@ def measure(profiler):
 
 def train(case):
     data = rows(case)
+    if case.get("liger"):
+        without_kernels()
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(None):
         if case["quantize"]:
             random_model(case).save_pretrained(folder)
@@ -197,11 +211,20 @@ FAMILY_TECHNIQUES = [
     dict(lora=lora(8, 0.05, "all-linear"), quantize="bnb.nf4", checkpointing=True),
 ]
 
+LIGER = dict(liger=True)
+LIGER_TECHNIQUES = [
+    dict() | LIGER,
+    dict(checkpointing=True, optimizer="sgd") | LIGER,
+    dict(lora=lora(16, 0.0, "all-linear"), padded=True) | LIGER,
+]
+
 
 def cases():
     yield from combinations(MODELS, TECHNIQUES)
     yield from combinations(MODELS, MORE_TECHNIQUES)
     yield from combinations(FAMILIES, FAMILY_TECHNIQUES)
+    by_liger = [name for name in MODELS | FAMILIES if name not in ("granite", "phi3", "gpt_neox", "stablelm")]
+    yield from combinations(by_liger, LIGER_TECHNIQUES)
 
 
 def combinations(models, techniques):

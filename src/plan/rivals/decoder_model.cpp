@@ -14,12 +14,14 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 
 #include "base/error.h"
 #include "core/memory/guards.h"
 #include "engine/adapters/adapters.h"
 #include "models/family.h"
+#include "plan/rivals/liger.h"
 #include "plan/rivals/operators.h"
 
 namespace snug::plan::rivals {
@@ -42,9 +44,15 @@ const std::vector<std::string>& DecoderModel::families() {
   return all;
 }
 
+bool DecoderModel::is_known_to_liger(const std::string& family) {
+  static const std::set<std::string> kOthers{"granite", "phi3", "gpt_neox", "stablelm"};
+  return !kOthers.contains(family);
+}
+
 DecoderModel::DecoderModel(const models::Model& like, const Options& options)
     : Model(options),
       config_(decoder::read_config(like.hugging_face_config(), "the model")),
+      liger_(options.weights.liger),
       is_eager_(config_.score_cap > 0),
       rotates_in_float_(config_.family->model_type == "olmo2"),
       is_scaled_(config_.json.contains("residual_multiplier")) {
@@ -53,7 +61,7 @@ DecoderModel::DecoderModel(const models::Model& like, const Options& options)
   const memory::CategoryGuard category(memory::Category::Parameters);
   embedding_ = modules_.weight({config_.vocab_size, config_.hidden_size});
   for (int64_t i = 0; i < config_.num_hidden_layers; ++i) blocks_.push_back(make_block(i));
-  norm_ = norm(config_.hidden_size);
+  norm_ = norm(config_.hidden_size, NormOf::Input);
   make_head();
   modules_.share();
 }
@@ -70,11 +78,16 @@ void DecoderModel::make_head() {
     head_ = {.in = config_.hidden_size, .out = config_.vocab_size, .weight = embedding_};
 }
 
-DecoderModel::Norm DecoderModel::norm(int64_t width) {
+// Liger leaves OLMo's norms of heads as they are, and writes gradients in place where only the norm
+// reads them.
+DecoderModel::Norm DecoderModel::norm(int64_t width, NormOf what) {
+  using Form = Modules::RmsForm;
   if (config_.family->layer_norm) return modules_.layer_norm(width);
-  const bool is_llama = config_.norm_form == kernels::NormForm::Llama && !rotates_in_float_;
-  return modules_.rms_norm(width,
-                           is_llama ? Modules::RmsForm::ScaledLast : Modules::RmsForm::CastLast);
+  const bool is_gemma = config_.norm_form == kernels::NormForm::Gemma, is_olmo = rotates_in_float_;
+  if (liger_ && !(is_olmo && what == NormOf::Head))
+    return modules_.rms_norm(width,
+                             is_gemma || what == NormOf::Result ? Form::Liger : Form::LigerInPlace);
+  return modules_.rms_norm(width, is_gemma || is_olmo ? Form::CastLast : Form::ScaledLast);
 }
 
 DecoderModel::Linear DecoderModel::linear(int64_t in, int64_t out, bool bias,
@@ -92,12 +105,12 @@ DecoderModel::Block DecoderModel::make_block(int64_t index) {
   make_attention(block, name);
   make_mlp(block, name);
   if (norms != Norms::After) {
-    block.before_attention = norm(config_.hidden_size);
-    block.before_mlp = norm(config_.hidden_size);
+    block.before_attention = norm(config_.hidden_size, NormOf::Input);
+    block.before_mlp = norm(config_.hidden_size, NormOf::Input);
   }
   if (norms != Norms::Before) {
-    block.after_attention = norm(config_.hidden_size);
-    block.after_mlp = norm(config_.hidden_size);
+    block.after_attention = norm(config_.hidden_size, NormOf::Result);
+    block.after_mlp = norm(config_.hidden_size, NormOf::Result);
   }
   modules_.end_unit();
   return block;
@@ -119,8 +132,8 @@ void DecoderModel::make_attention(Block& block, const std::string& name) {
   block.out = linear(queries, width, config_.output_bias, name + names.output);
   if (config_.family->qk_norm == decoder::QkNorm::None) return;
   const bool of_heads = config_.family->qk_norm == decoder::QkNorm::Head;
-  block.q_norm = norm(of_heads ? config_.head_dim : queries);
-  block.k_norm = norm(of_heads ? config_.head_dim : keys);
+  block.q_norm = norm(of_heads ? config_.head_dim : queries, NormOf::Head);
+  block.k_norm = norm(of_heads ? config_.head_dim : keys, NormOf::Head);
 }
 
 void DecoderModel::make_mlp(Block& block, const std::string& name) {
@@ -166,6 +179,7 @@ DecoderModel::Places DecoderModel::places_of(const at::Tensor& x) const {
 at::Tensor DecoderModel::in_places(const at::Tensor& x, const Places& places) const {
   const decoder::Family& family = *config_.family;
   const int64_t turning = config_.rotary_dim;
+  if (liger_) return liger::rotated(x, places.cos, places.sin);
   if (turning == config_.head_dim && !family.fused) {
     const at::Tensor turned = rotated(x, places.cos, places.sin);
     return rotates_in_float_ ? turned.to(x.scalar_type()) : turned;
@@ -248,8 +262,11 @@ at::Tensor DecoderModel::activated(const at::Tensor& x) const {
 
 at::Tensor DecoderModel::mlp(const Block& block, const at::Tensor& x) {
   if (!config_.family->gated) return run(block.down, activated(run(block.up, x)));
-  if (!config_.family->fused)
-    return run(block.down, activated(run(block.gate, x)) * run(block.up, x));
+  if (!config_.family->fused) {
+    const at::Tensor gate = run(block.gate, x);
+    if (liger_) return run(block.down, liger::gated(gate, run(block.up, x)));
+    return run(block.down, activated(gate) * run(block.up, x));
+  }
   const auto parts = run(block.up, x).chunk(2, -1);
   return run(block.down, parts[1] * activated(parts[0]));
 }
@@ -274,12 +291,24 @@ at::Tensor DecoderModel::run_layers(const Block& block, const Places& places,
   return x + added(normed(block.after_mlp, mlp(block, normed(block.before_mlp, x))));
 }
 
-// Labels move by one, logits stay whole.
+// They move by one.
+at::Tensor DecoderModel::shifted_labels() const {
+  return at::constant_pad_nd(labels_, {0, 1}, kIgnored)
+      .slice(1, 1, options_.tokens + 1)
+      .contiguous();
+}
+
+// Logits stay whole.
 at::Tensor DecoderModel::loss_of(const at::Tensor& logits) const {
   const at::Tensor wide = logits.to(at::kFloat);
-  const at::Tensor shifted =
-      at::constant_pad_nd(labels_, {0, 1}, kIgnored).slice(1, 1, options_.tokens + 1).contiguous();
-  return cross_entropy(wide, shifted, kIgnored);
+  return cross_entropy(wide, shifted_labels(), kIgnored);
+}
+
+at::Tensor DecoderModel::loss_by_liger(const at::Tensor& x) {
+  const at::Tensor targets = shifted_labels(), normed = run(norm_, x);
+  return liger::head_and_loss(
+      normed.view({-1, config_.hidden_size}), *head_.weight,
+      {.product = modules_.cast(normed).scalar_type(), .adds_in_place = !options_.weights.on_cpu});
 }
 
 at::Tensor DecoderModel::embedded() {
@@ -329,6 +358,7 @@ at::Tensor DecoderModel::loss() {
   at::Tensor x = run_all_blocks(embedded());
   finish_gathers();
   const memory::UnitGuard guard(memory::unit_id("head"));
+  if (liger_) return loss_by_liger(x);
   const at::Tensor out = logits(x);
   at::Tensor loss = loss_of(out);
   modules_.drop_weight_casts();

@@ -20,6 +20,9 @@ class DecoderModel : public Model {
   // The families that are written down, by their model_type.
   static const std::vector<std::string>& families();
 
+  // Liger has none for GPT-NeoX and StableLM, and other ones for Granite and Phi-3.
+  static bool is_known_to_liger(const std::string& family);
+
   DecoderModel(const models::Model& like, const Options& options);
 
   void make_inputs() override;
@@ -42,7 +45,8 @@ class DecoderModel : public Model {
     at::Tensor mask;      // (B, 1, T, T), undefined where attention is causal and no more
   };
 
-  Norm norm(int64_t width);
+  enum class NormOf { Input, Result, Head };
+  Norm norm(int64_t width, NormOf what);
   Linear linear(int64_t in, int64_t out, bool bias, const std::string& name);
   Block make_block(int64_t index);
   void make_attention(Block& block, const std::string& name);
@@ -52,7 +56,9 @@ class DecoderModel : public Model {
   at::Tensor loss() override;
   at::Tensor embedded();
   at::Tensor logits(const at::Tensor& x);
+  at::Tensor loss_by_liger(const at::Tensor& x);
   at::Tensor loss_of(const at::Tensor& logits) const;
+  at::Tensor shifted_labels() const;
   at::Tensor run_all_blocks(at::Tensor x);
   Places places_of(const at::Tensor& x) const;
   at::Tensor mask_of(const at::Tensor& x, bool has_window) const;
@@ -69,6 +75,7 @@ class DecoderModel : public Model {
   at::Tensor activated(const at::Tensor& x) const;
 
   models::decoder::Config config_;
+  bool liger_;             // its kernels
   bool is_eager_;          // attention without a fused operator
   bool rotates_in_float_;  // OLMo's cosines stay in float32
   bool is_scaled_;         // Granite multiplies though it may be by 1

@@ -20,6 +20,7 @@
 
 #include "core/memory/guards.h"
 #include "core/memory/placement.h"
+#include "plan/rivals/liger.h"
 #include "plan/rivals/operators.h"
 
 namespace snug::plan::rivals {
@@ -228,6 +229,13 @@ at::Tensor Modules::run(const Linear& layer, const at::Tensor& x) {
 at::Tensor Modules::run(const Norm& norm, const at::Tensor& x) const {
   if (norm.bias != nullptr)
     return rivals::layer_norm(autocast() ? x.to(at::kFloat) : x, *norm.weight, *norm.bias);
+  if (norm.form == RmsForm::Liger || norm.form == RmsForm::LigerInPlace) {
+    constexpr int64_t kMultiprocessors = 132;  // an H100's
+    return liger::rms_norm(
+        x, *norm.weight,
+        norm.form == RmsForm::Liger ? liger::GradientOfNorm::Apart : liger::GradientOfNorm::InPlace,
+        options_.on_cpu ? 1 : kMultiprocessors);
+  }
   if (norm.form != RmsForm::T5) {
     const at::Tensor wide = x.to(at::kFloat);
     const at::Tensor mean = at::mean(wide * wide, {-1}, /*keepdim=*/true);

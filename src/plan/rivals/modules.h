@@ -39,6 +39,7 @@ class Modules {
     recipe::LoraOptions lora = {};  // enabled: nothing but adapters trains
     std::string quantize = {};      // empty: none
     bool on_cpu = false;            // operators as a CPU has them
+    bool liger = false;             // Liger's kernels in place of some. Of decoders.
   };
   struct Linear {
     int64_t in = 0, out = 0;
@@ -53,8 +54,8 @@ class Modules {
   };
   // The order of a root mean square norm's steps: T5's norms x in its own type; the others in
   // float32, where Llama's scales what has been cast back, and Gemma's and OLMo's (LitGPT's too)
-  // cast back what has been scaled.
-  enum class RmsForm { T5, ScaledLast, CastLast };
+  // cast back what has been scaled. Or all is Liger's kernel, whose gradient may be in place.
+  enum class RmsForm { T5, ScaledLast, CastLast, Liger, LigerInPlace };
   struct Norm {
     at::Tensor *weight = nullptr, *bias = nullptr;  // no bias: the root mean square's
     RmsForm form = RmsForm::T5;

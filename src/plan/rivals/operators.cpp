@@ -3,7 +3,6 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Reduction.h>
-#include <ATen/core/grad_mode.h>
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/empty.h>
@@ -11,57 +10,18 @@
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/softmax.h>
-#include <torch/csrc/autograd/function.h>
-#include <torch/csrc/autograd/functions/utils.h>
 
 #include <algorithm>
-#include <functional>
-#include <memory>
 #include <utility>
 #include <vector>
 
+#include "plan/rivals/record.h"
 #include "plan/rivals/sharding.h"
 
 namespace snug::plan::rivals {
 namespace {
 
-using Sizes = std::vector<int64_t>;
-using Tensors = torch::autograd::variable_list;
-// From what an operator keeps and the gradient of its result to those of its inputs.
-using Gradients = std::function<Tensors(const Tensors& kept, const at::Tensor& gradient)>;
-
-struct Operator : torch::autograd::Node {
-  Tensors kept;
-  Gradients gradients;
-
-  Tensors apply(Tensors&& of_result) override { return gradients(kept, of_result[0]); }
-  void release_variables() override { kept.clear(); }
-};
-
-// `result` as that of an operator of these inputs; what is kept lives until its backward.
-at::Tensor record(const at::Tensor& result, const Tensors& inputs, const Tensors& kept,
-                  Gradients gradients) {
-  const auto is_trained = [](const at::Tensor& x) { return x.requires_grad(); };
-  if (!at::GradMode::is_enabled() || std::none_of(inputs.begin(), inputs.end(), is_trained))
-    return result;
-  const auto node = std::shared_ptr<Operator>(new Operator, torch::autograd::deleteNode);
-  node->gradients = std::move(gradients);
-  for (const at::Tensor& tensor : kept)
-    node->kept.push_back(tensor.defined() ? tensor.variable_data() : tensor);
-  node->set_next_edges(torch::autograd::collect_next_edges(inputs));
-  at::Tensor out = result.variable_data();  // of a view too, nothing but its memory
-  torch::autograd::create_gradient_edge(out, node);
-  return out;
-}
-
 int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
-
-at::Tensor make(const Sizes& sizes, const at::Tensor& like) {
-  return at::empty(sizes, like.options());
-}
-at::Tensor make(const Sizes& sizes, const at::Tensor& like, at::ScalarType type) {
-  return at::empty(sizes, like.options().dtype(type));
-}
 
 // The sizes of x but for the last one.
 Sizes with_last(const at::Tensor& x, int64_t last) {
