@@ -347,7 +347,8 @@ std::string Like::whose() const {
                                              : "transformers' BLIP-2";
   if (recipe.lora.enabled)
     text += recipe.quantize.empty() ? " with peft" : " with peft and bitsandbytes";
-  if (options_.liger) text += " and Liger's kernels";
+  if (options_.liger)
+    text += recipe.lora.enabled ? ", with Liger's kernels," : " with Liger's kernels";
   if (transformers_) return text + " in its own Trainer";
   text += " in a Lightning Trainer";
   if (options_.sharding == rivals::Sharding::DdpBucketViews) text += " with DDP";
