@@ -7,6 +7,9 @@ CPU allocator; the sum is what is live. This is what `snug plan --like transform
 the CPU's kernels in place of a GPU's (tests/data/plan/transformers_memory.jsonl). Prints one line of JSON a
 case: `peak`, the most that is live in forward, backward and update, and `after_forward`, what is live
 when the last forward ends.
+
+Liger's kernels need a GPU. What they allocate is decided by the Python around them, which is what runs here, with
+kernels that do nothing: sizes are true, losses are not.
 """
 
 import argparse
@@ -22,6 +25,14 @@ import transformers
 from torch.profiler import ProfilerActivity, profile, record_function
 
 FORWARD, TRAINING = "a forward", "the training"
+
+
+def without_kernels():
+    """Triton's interpreter, which needs no GPU, with nothing to interpret."""
+    os.environ["TRITON_INTERPRET"] = "1"
+    from triton.runtime import interpreter
+
+    interpreter.GridExecutor.__call__ = lambda *args, **kwargs: None
 
 
 class Trainer(transformers.Trainer):
@@ -52,11 +63,12 @@ def random_model(case):
 
 
 def quantized(case, folder):
-    """That of the folder in 4 bits, prepared as peft's guide says: what is not quantized in float32."""
+    """That of the folder in 4 or 8 bits, prepared as peft's guide says: what is not quantized in float32."""
     import peft
 
     options = transformers.BitsAndBytesConfig(
-        load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.bfloat16,
+        load_in_8bit=case["quantize"] == "bnb.int8", load_in_4bit=case["quantize"] != "bnb.int8",
+        bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.bfloat16,
         bnb_4bit_use_double_quant=case["quantize"].endswith("-dq"),
     )
     model = transformers.AutoModelForCausalLM.from_pretrained(
@@ -75,7 +87,7 @@ def build(case, folder):
 
     return peft.get_peft_model(model, peft.LoraConfig(
         r=case["lora"]["r"], lora_alpha=16, lora_dropout=case["lora"]["dropout"], task_type="CAUSAL_LM",
-        target_modules=case["lora"]["targets"],
+        target_modules=case["lora"]["targets"], use_dora=case["lora"].get("dora", False),
     ))
 
 
@@ -86,6 +98,7 @@ def arguments(case, folder):
         gradient_accumulation_steps=case["accumulate"], gradient_checkpointing=case["checkpointing"],
         bf16=case["precision"] == "bf16-mixed", optim=optimizer, use_cpu=True, report_to="none",
         save_strategy="no", logging_strategy="no", disable_tqdm=True, dataloader_pin_memory=False,
+        use_liger_kernel=case.get("liger", False),
     )
 
 
@@ -108,6 +121,8 @@ def measure(profiler):
 
 def train(case):
     data = rows(case)
+    if case.get("liger"):
+        without_kernels()
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(None):
         if case["quantize"]:
             random_model(case).save_pretrained(folder)
@@ -137,6 +152,20 @@ MODELS = {
     "qwen2": model("qwen2", 4, 224, 7, 1, 608, 6000),
     "qwen3": model("qwen3", 5, 192, 4, 2, 576, 4000, head_dim=64),
 }
+FAMILIES = {
+    "gemma2": model("gemma2", 3, 192, 4, 2, 512, 4000, head_dim=64, sliding_window=128) | {"tie_word_embeddings": True},
+    "gemma3": model("gemma3_text", 6, 192, 4, 1, 640, 5000, head_dim=64, sliding_window=128)
+    | {"tie_word_embeddings": True},
+    "phi3": model("phi3", 4, 256, 4, 2, 704, 4000, sliding_window=None, pad_token_id=0),
+    "granite": model("granite", 4, 256, 8, 2, 640, 3000, embedding_multiplier=12.0, residual_multiplier=0.22,
+                     logits_scaling=8.0, attention_multiplier=0.1),
+    "olmo2": model("olmo2", 4, 224, 7, 7, 608, 4000, pad_token_id=0),
+    "smollm3": model("smollm3", 4, 256, 4, 2, 704, 3000, pad_token_id=0),
+    "gpt_neox": dict(model_type="gpt_neox", num_hidden_layers=4, hidden_size=256, num_attention_heads=4,
+                     intermediate_size=1024, vocab_size=4000, max_position_embeddings=1024,
+                     tie_word_embeddings=False),
+    "stablelm": model("stablelm", 4, 256, 4, 2, 704, 4000),
+}
 SIZES = [(2, 256, 1), (4, 128, 2), (1, 512, 3)]  # micro-batch, tokens, accumulated
 PRECISIONS = ["32-true", "bf16-true", "bf16-mixed"]
 
@@ -147,6 +176,8 @@ EVERYTHING = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "d
 def lora(r=16, dropout=0.0, targets=EVERYTHING):
     return dict(r=r, dropout=dropout, targets=targets)
 
+
+DORA = dict(dora=True)
 
 # Changes to the plain recipe, each made to every model.
 TECHNIQUES = [
@@ -163,11 +194,44 @@ TECHNIQUES = [
 ]
 
 
+MORE_TECHNIQUES = [
+    dict(lora=lora(), quantize="bnb.int8"),
+    dict(lora=lora(8, 0.05), quantize="bnb.int8", checkpointing=True),
+    dict(lora=lora() | DORA),
+    dict(lora=lora(8, 0.05) | DORA, checkpointing=True),
+    dict(lora=lora() | DORA, quantize="bnb.nf4"),
+]
+
+
+FAMILY_TECHNIQUES = [
+    dict(),
+    dict(checkpointing=True),
+    dict(padded=True, optimizer="adamw_8bit"),
+    dict(lora=lora(16, 0.0, "all-linear")),
+    dict(lora=lora(8, 0.05, "all-linear"), quantize="bnb.nf4", checkpointing=True),
+]
+
+LIGER = dict(liger=True)
+LIGER_TECHNIQUES = [
+    dict() | LIGER,
+    dict(checkpointing=True, optimizer="sgd") | LIGER,
+    dict(lora=lora(16, 0.0, "all-linear"), padded=True) | LIGER,
+]
+
+
 def cases():
+    yield from combinations(MODELS, TECHNIQUES)
+    yield from combinations(MODELS, MORE_TECHNIQUES)
+    yield from combinations(FAMILIES, FAMILY_TECHNIQUES)
+    by_liger = [name for name in MODELS | FAMILIES if name not in ("granite", "phi3", "gpt_neox", "stablelm")]
+    yield from combinations(by_liger, LIGER_TECHNIQUES)
+
+
+def combinations(models, techniques):
     """Every model with every technique, sizes and precisions in turn."""
     plain = dict(optimizer="adamw", checkpointing=False, padded=False, lora=None, quantize=None)
-    for row, change in enumerate(TECHNIQUES):
-        for column, name in enumerate(MODELS):
+    for row, change in enumerate(techniques):
+        for column, name in enumerate(models):
             batch, tokens, accumulate = SIZES[(row + column) % len(SIZES)]
             precision = PRECISIONS[(row + column // len(SIZES)) % len(PRECISIONS)]
             sizes = dict(precision=precision, batch=batch, tokens=tokens, accumulate=accumulate)
@@ -188,7 +252,7 @@ def main():
     for number, (name, case) in enumerate(cases()):
         if args.case is not None and number not in args.case:
             continue
-        case["model"] = MODELS[name]
+        case["model"] = (MODELS | FAMILIES)[name]
         # Each in a process of its own: what another one leaves behind would be freed in its profile.
         child = os.fork()
         if child == 0:

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "system/program.h"
 
 namespace snug::tests {
@@ -200,6 +202,9 @@ TEST(PlanCommand, SetsTransformersBesideIt) {
     EXPECT_NE(change["line"], "optim: adamw_bnb_8bit");
     EXPECT_LT(change["peak_allocated"], plan["like"]["peak_allocated"]) << change;
   }
+  std::ranges::replace(more, std::string("transformers"), std::string("transformers+liger"));
+  const nlohmann::json liger = nlohmann::json::parse(run(more).output);
+  EXPECT_LT(liger["like"]["peak_allocated"], plan["like"]["peak_allocated"]);
 }
 
 // Adapters of one rank beside the same layers are as large on both sides.

@@ -42,11 +42,17 @@ bool has_fused_attention(const plan::DeviceProfile& device, const std::string& p
   return device.flash_attention || nn::parse_precision(precision).compute != at::kBFloat16;
 }
 
+constexpr const char* kWithLiger = "transformers+liger";
+
+bool is_transformers(const std::string& program) {
+  return program == "transformers" || program == kWithLiger;
+}
+
 // LitGPT's commands have only FSDP; a Trainer takes the script's strategy.
 rivals::Sharding sharding_of(const std::string& program, bool litgpt,
                              const recipe::Recipe& recipe) {
   using rivals::Sharding;
-  if (engine::named_ranks(recipe) == 1 || program == "transformers") return Sharding::None;
+  if (engine::named_ranks(recipe) == 1 || is_transformers(program)) return Sharding::None;
   if (program == "litgpt") return Sharding::FsdpUnits;
   const bool offloads = recipe.optimizer_offload == "cpu";
   const bool fsdp =
@@ -79,7 +85,8 @@ rivals::Options options_of(const std::string& program, bool litgpt, const models
       .reserved_limit = device.kind == at::kCUDA ? device.usable_bytes() : 0,
       .sharding = sharding_of(program, litgpt, recipe),
       .ranks = engine::named_ranks(recipe)};
-  if (program == "transformers") {
+  if (is_transformers(program)) {
+    options.liger = program == kWithLiger;
     options.padded = options.batch > 1 && differ_in_length(samples);
     options.on_cpu = device.kind == at::kCPU;
   }
@@ -97,7 +104,7 @@ Like::Like(const std::string& program, const models::Model& model, const plan::C
            const data::SampleStore& samples, const plan::DeviceProfile& device)
     : program_(program),
       model_type_(model.hugging_face_config().value("model_type", "")),
-      transformers_(program == "transformers"),
+      transformers_(is_transformers(program)),
       litgpt_(!transformers_ && !rivals::has_lightning_model(model.hugging_face_config())),
       candidate_(candidate),
       device_(device),
@@ -141,6 +148,9 @@ void Like::try_changes(const models::Model& model) {
   if (recipe.activation_checkpointing == "none")
     attempt("gradient_checkpointing: true",
             [](recipe::Recipe& r, auto&) { r.activation_checkpointing = "all"; });
+  const bool has_liger_kernels = rivals::has_liger_kernels(model_type_) && !recipe.lora.head;
+  if (!options_.liger && has_liger_kernels)
+    attempt("use_liger_kernel: true", [](auto&, rivals::Options& o) { o.liger = true; });
   if (options_.batch > 1)
     attempt(fmt::format("per_device_train_batch_size: {}", options_.batch / 2),
             [](recipe::Recipe& r, rivals::Options& o) {
@@ -153,13 +163,15 @@ void Like::try_changes(const models::Model& model) {
   if (!recipe.has_16_bit_weights() && recipe.quantize.empty())
     attempt("dtype: bfloat16 in place of bf16: true",
             [](recipe::Recipe& r, auto&) { r.precision = recipe::Precision::BFloat16; });
+  if (recipe.lora.use_dora)
+    attempt("use_dora: false", [](recipe::Recipe& r, auto&) { r.lora.use_dora = false; });
   if (!recipe.lora.enabled)
     attempt("peft: LoraConfig(r=16, target_modules=\"all-linear\")", [](recipe::Recipe& r, auto&) {
       r.lora.enabled = true;
       r.lora.r = 16;
       r.lora.target_modules = "all-linear";
     });
-  else if (recipe.quantize.empty())
+  else if (recipe.quantize.empty() || recipe.quantize.starts_with("bnb.int8"))
     attempt("BitsAndBytesConfig(load_in_4bit=True)",
             [](recipe::Recipe& r, auto&) { r.quantize = recipe::Quantize::Nf4; });
 }
@@ -207,7 +219,7 @@ std::string Like::why_weights() const {
   const nn::Precision precision = nn::parse_precision(recipe.precision);
   if (recipe.weight_streaming) return "weight streaming";
   if (!recipe.quantize.empty())
-    return transformers_ ? "16 bits for what has no 4; peft makes it float32"
+    return transformers_ ? "16 bits for what is not quantized; peft makes it float32"
                          : "one embedding; LitGPT also keeps the one it replaced";
   const std::string tied = litgpt_ && tied_ ? "embedding and head are one weight" : "";
   if (precision.parameters == precision.compute || recipe.lora.enabled) return tied;
@@ -335,6 +347,8 @@ std::string Like::whose() const {
                                              : "transformers' BLIP-2";
   if (recipe.lora.enabled)
     text += recipe.quantize.empty() ? " with peft" : " with peft and bitsandbytes";
+  if (options_.liger)
+    text += recipe.lora.enabled ? ", with Liger's kernels," : " with Liger's kernels";
   if (transformers_) return text + " in its own Trainer";
   text += " in a Lightning Trainer";
   if (options_.sharding == rivals::Sharding::DdpBucketViews) text += " with DDP";

@@ -17,7 +17,7 @@ namespace snug::plan {
 
 class Like {
  public:
-  // `program`: litgpt, lightning or transformers. Throws UserError for a model or recipe that
+  // `program`: a choice of --like. Throws UserError for a model or recipe that
   // cannot be planned for that program.
   Like(const std::string& program, const models::Model& model, const plan::Candidate& candidate,
        const data::SampleStore& samples, const plan::DeviceProfile& device);

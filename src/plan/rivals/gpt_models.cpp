@@ -22,7 +22,6 @@ namespace snug::plan::rivals {
 namespace {
 
 constexpr int64_t kChunk = 128;
-constexpr double kScaling = 0.5;  // any: shapes only
 
 // LitGPT's chunked_cross_entropy: the loss in chunks of 128 rows of logits that exist whole, or in
 // the pieces that there are.
@@ -63,7 +62,7 @@ LitgptModel::LitgptModel(const models::Model& like, const Options& options, Litg
   make_embedding(d.vocabulary, d.hidden_size);
   for (int64_t i = 0; i < d.num_layers; ++i) blocks_.push_back(make_block(like));
   modules_.end_unit();
-  norm_ = modules_.rms_norm(d.hidden_size);
+  norm_ = modules_.rms_norm(d.hidden_size, Modules::RmsForm::CastLast);
   for (at::Tensor* table : {&cos_, &sin_})
     *table = at::empty({1, 1, options.tokens, head_size_}, modules_.parameters());
   modules_.share();
@@ -97,8 +96,8 @@ LitgptModel::Block LitgptModel::make_block(const models::Model& like) {
   if (lora.key) parts.push_back(keys);
   if (lora.value) parts.push_back(keys);
   Block block{.unit = modules_.begin_unit()};
-  block.norm_1 = modules_.rms_norm(width);
-  block.norm_2 = modules_.rms_norm(width);
+  block.norm_1 = modules_.rms_norm(width, Modules::RmsForm::CastLast);
+  block.norm_2 = modules_.rms_norm(width, Modules::RmsForm::CastLast);
   block.qkv = modules_.linear(width, queries + 2 * keys, qkv_bias, parts);
   block.proj = linear(queries, width, false, lora.projection);
   block.fc_1 = linear(width, inner, mlp_bias, lora.mlp);

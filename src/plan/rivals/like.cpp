@@ -112,13 +112,17 @@ void check_transformers(const nlohmann::json& config, const recipe::Recipe& reci
   if (std::find(known.begin(), known.end(), model_type(config)) == known.end())
     throw UserError("like: transformers: a model of type {} is not planned, only {}",
                     model_type(config), fmt::join(known, ", "));
+  if (options.liger && !DecoderModel::is_known_to_liger(model_type(config)))
+    throw UserError(
+        "like: transformers+liger: Liger's kernels for a model of type {} are not planned; use "
+        "--like transformers",
+        model_type(config));
+  if (options.liger && recipe.lora.enabled && recipe.lora.head)
+    throw UserError(
+        "like: transformers+liger: Liger's loss reads a head without an adapter; leave "
+        "lora_head out");
   if (options.ranks > 1)
     throw UserError("like: transformers is planned on one device; use --devices 1");
-  if (recipe.lora.use_dora)
-    throw UserError("like: peft is planned without DoRA; leave lora_use_dora out");
-  if (recipe.quantize.starts_with("bnb.int8"))
-    throw UserError("like: quantize = {}: transformers is planned with bnb.nf4 and bnb.fp4",
-                    recipe.quantize);
   if (optimizer != Name::AdamW && optimizer != Name::Sgd && optimizer != Name::AdamW8bit)
     throw UserError("like: optimizer = {}: transformers is planned with adamw, sgd and adamw_8bit",
                     optimizer);
@@ -139,7 +143,8 @@ Model::Options model_options(Library library, const recipe::Recipe& recipe, cons
                       .ranks = options.ranks,
                       .lora = recipe.lora,
                       .quantize = quantizes ? recipe.quantize : "",
-                      .on_cpu = options.on_cpu},
+                      .on_cpu = options.on_cpu,
+                      .liger = options.liger},
           .checkpointing = checkpointing,
           .batch = options.batch,
           .tokens = options.tokens,
@@ -362,6 +367,12 @@ Figures run(SetUp set_up, const recipe::Recipe& recipe, const Options& options) 
 
 bool has_lightning_model(const nlohmann::json& config) {
   return model_type(config) == "blip-2" || model_type(config) == "gpt2";
+}
+
+bool has_liger_kernels(const std::string& model_type) {
+  const std::vector<std::string>& known = DecoderModel::families();
+  return std::find(known.begin(), known.end(), model_type) != known.end() &&
+         DecoderModel::is_known_to_liger(model_type);
 }
 
 Figures like_litgpt(const models::Model& model, const recipe::Recipe& recipe,

@@ -33,8 +33,10 @@ struct Options {
   bool padded = false;            // samples differ in length: transformers' decoders have a mask
   int64_t reserved_limit = 0;     // what the allocator may reserve; 0: no limit
   Sharding sharding = Sharding::None;
-  int64_t ranks = 1;    // GPUs; the global batch is that of all of them
-  bool on_cpu = false;  // a CPU's attention and dropout. Of transformers' decoders.
+  int64_t ranks = 1;  // GPUs; the global batch is that of all of them
+  // Of transformers' decoders.
+  bool on_cpu = false;  // a CPU's attention and dropout
+  bool liger = false;   // with Liger's kernels
 };
 
 // What a script's four snapshots around a step say.
@@ -61,6 +63,8 @@ struct Figures {
 // Whether there is a model of a library other than LitGPT: by the model_type of a Hugging Face
 // config.
 bool has_lightning_model(const nlohmann::json& config);
+// Whether what Liger's kernels make of a decoder of this model_type is known.
+bool has_liger_kernels(const std::string& model_type);
 
 // Two optimizer steps, the second of which meets states and gradients of the first. Throws
 // UserError for what the libraries do not have.

@@ -6,6 +6,7 @@
 #include <ATen/ops/dropout.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/mean.h>
 #include <ATen/ops/rsqrt.h>
@@ -19,6 +20,7 @@
 
 #include "core/memory/guards.h"
 #include "core/memory/placement.h"
+#include "plan/rivals/liger.h"
 #include "plan/rivals/operators.h"
 
 namespace snug::plan::rivals {
@@ -96,15 +98,10 @@ Modules::Linear Modules::linear(int64_t in, int64_t out, bool bias, std::vector<
   const memory::CategoryGuard category(Category::Parameters);
   Linear layer{.in = in, .out = out, .quantized = quantized() && may_quantize};
   const at::TensorOptions options(at::kMeta);
-  if (layer.quantized) {
-    const int64_t blocks = (in * out + 63) / 64;
-    const bool nested = options_.quantize.ends_with("-dq");
-    layer.weight = keep(at::empty({(in * out + 1) / 2, 1}, options.dtype(at::kByte)), false);
-    layer.absmax = at::empty({blocks}, options.dtype(nested ? at::kByte : at::kFloat));
-    if (nested) layer.scales = at::empty({(blocks + 255) / 256}, options.dtype(at::kFloat));
-  } else {
+  if (layer.quantized)
+    make_codes(layer);
+  else
     layer.weight = weight({out, in});
-  }
   if (bias) layer.bias = weight({out});
   if (!options_.lora.enabled || adapted.empty()) return layer;
   // peft's are float32 whatever the others are.
@@ -115,7 +112,22 @@ Modules::Linear Modules::linear(int64_t in, int64_t out, bool bias, std::vector<
   layer.parts = std::move(adapted);
   layer.a = keep(at::empty({parts * options_.lora.r, in}, type), true);
   layer.b = keep(at::empty({outputs, options_.lora.r}, type), true);
+  if (options_.lora.use_dora) layer.magnitude = keep(at::empty({outputs}, type), true);
   return layer;
+}
+
+void Modules::make_codes(Linear& layer) {
+  const at::TensorOptions options(at::kMeta);
+  if (is_8bit()) {
+    layer.weight = keep(at::empty({layer.out, layer.in}, options.dtype(at::kChar)), false);
+    layer.absmax = at::empty({layer.out}, options.dtype(at::kFloat));
+    return;
+  }
+  const int64_t weights = layer.in * layer.out, blocks = (weights + 63) / 64;
+  const bool nested = options_.quantize.ends_with("-dq");
+  layer.weight = keep(at::empty({(weights + 1) / 2, 1}, options.dtype(at::kByte)), false);
+  layer.absmax = at::empty({blocks}, options.dtype(nested ? at::kByte : at::kFloat));
+  if (nested) layer.scales = at::empty({(blocks + 255) / 256}, options.dtype(at::kFloat));
 }
 
 Modules::Norm Modules::layer_norm(int64_t width) {
@@ -161,6 +173,9 @@ at::Tensor Modules::product(const Linear& layer, const at::Tensor& x) {
                       layer.bias == nullptr ? at::Tensor() : cast_weight(*layer.bias));
   if (options_.library == Library::LitGpt)
     return product_4bit(x, *layer.weight, layer.out, at::kHalf, layer.scales.defined());
+  if (is_8bit())
+    return product_8bit(x, *layer.weight, autocast() ? compute() : x.scalar_type(),
+                        options_.on_cpu);
   // bnb_4bit_compute_dtype is bfloat16.
   at::Tensor out = product_4bit(x.to(at::kBFloat16), *layer.weight, layer.out, options_.loaded,
                                 layer.scales.defined());
@@ -168,23 +183,64 @@ at::Tensor Modules::product(const Linear& layer, const at::Tensor& x) {
   return out.to(x.scalar_type());
 }
 
+at::Tensor Modules::dequantized(const Linear& layer) const {
+  if (!layer.quantized) return *layer.weight;
+  if (is_8bit()) return dequantized_8bit(*layer.weight);
+  return dequantized_4bit(*layer.weight, layer.out, layer.in, options_.loaded,
+                          layer.scales.defined());
+}
+
+at::Tensor Modules::low_rank(const Linear& layer, const at::Tensor& x) {
+  return at::linear(at::linear(cast(x), cast_weight(*layer.a)), cast_weight(*layer.b));
+}
+
+// What DoRA adds to the layer's result `out`, as peft computes it: the norm of each row of the
+// weight with the adapter's product, which comes from a unit matrix; with dropout the layer's
+// product once more, of the weight as it is dequantized.
+at::Tensor Modules::dora(const Linear& layer, const at::Tensor& x, const at::Tensor& out) {
+  const at::Tensor product =
+      low_rank(layer, at::empty({layer.in, layer.in}, layer.a->options())).t();
+  const at::Tensor adapter = product.to(x.scalar_type());
+  const at::Tensor weight = dequantized(layer).to(x.scalar_type());
+  const at::Tensor norm = [&] {
+    const at::Tensor sum = weight + adapter.detach() * kScaling;
+    return at::linalg_vector_norm(sum, 2, {{1}}).detach();
+  }();
+  const at::Tensor scale = (*layer.magnitude / norm).view({1, -1});
+  const at::Tensor low = low_rank(layer, x);
+  at::Tensor base = out;
+  if (options_.lora.dropout > 0)
+    base = at::linear(cast(x), cast(weight));
+  else if (layer.bias != nullptr)
+    base = out - *layer.bias;
+  return (scale - 1.0) * base + scale * low * kScaling;
+}
+
 at::Tensor Modules::run(const Linear& layer, const at::Tensor& x) {
   const at::Tensor out = product(layer, x);
   if (layer.a == nullptr) return out;
-  at::Tensor low = dropped(x.to(layer.a->scalar_type()));
-  low = at::linear(cast(low), cast_weight(*layer.a));
-  const double scaling = 0.5;  // any: shapes only
-  return (out + at::linear(low, cast_weight(*layer.b)) * scaling).to(out.scalar_type());
+  const at::Tensor wide = x.to(layer.a->scalar_type());
+  const at::Tensor given = dropped(wide);
+  const at::Tensor added =
+      layer.magnitude != nullptr ? dora(layer, given, out) : low_rank(layer, given) * kScaling;
+  return (out + added).to(out.scalar_type());
 }
 
 at::Tensor Modules::run(const Norm& norm, const at::Tensor& x) const {
   if (norm.bias != nullptr)
     return rivals::layer_norm(autocast() ? x.to(at::kFloat) : x, *norm.weight, *norm.bias);
-  if (options_.library == Library::LitGpt || norm.scales_last) {
+  if (norm.form == RmsForm::Liger || norm.form == RmsForm::LigerInPlace) {
+    constexpr int64_t kMultiprocessors = 132;  // an H100's
+    return liger::rms_norm(
+        x, *norm.weight,
+        norm.form == RmsForm::Liger ? liger::GradientOfNorm::Apart : liger::GradientOfNorm::InPlace,
+        options_.on_cpu ? 1 : kMultiprocessors);
+  }
+  if (norm.form != RmsForm::T5) {
     const at::Tensor wide = x.to(at::kFloat);
     const at::Tensor mean = at::mean(wide * wide, {-1}, /*keepdim=*/true);
     const at::Tensor normed = wide * at::rsqrt(mean + 1e-6);
-    if (norm.scales_last) return *norm.weight * normed.to(x.scalar_type());
+    if (norm.form == RmsForm::ScaledLast) return *norm.weight * normed.to(x.scalar_type());
     return (normed * norm.weight->to(at::kFloat)).to(x.scalar_type());
   }
   const at::Tensor variance = at::mean(x.to(at::kFloat).pow(2), {-1}, /*keepdim=*/true);

@@ -1,6 +1,6 @@
 // The weights of an eager PyTorch model and the layers that read them: in which type, what autocast
-// copies, which of them train, which adapters and 4-bit codes stand beside or in place of them, and
-// what DDP and FSDP make of them. Only shapes matter: it runs on meta.
+// copies, which of them train, which adapters and codes of few bits stand beside or in place of
+// them, and what DDP and FSDP make of them. Only shapes matter: it runs on meta.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -24,6 +24,9 @@ namespace snug::plan::rivals {
 // transformers', with peft and bitsandbytes.
 enum class Library { LitGpt, Transformers };
 
+// An adapter's: any, since only shapes matter.
+inline constexpr double kScaling = 0.5;
+
 class Modules {
  public:
   struct Options {
@@ -36,19 +39,26 @@ class Modules {
     recipe::LoraOptions lora = {};  // enabled: nothing but adapters trains
     std::string quantize = {};      // empty: none
     bool on_cpu = false;            // operators as a CPU has them
+    bool liger = false;             // Liger's kernels in place of some. Of decoders.
   };
   struct Linear {
     int64_t in = 0, out = 0;
     at::Tensor *weight = nullptr, *bias = nullptr;
     bool quantized = false;
-    at::Tensor absmax, scales;  // quantized: one a block of 64; of 256 of those if they are too
+    // Quantized in 4 bits: one a block of 64; of 256 of those if they are too. In 8: one a row.
+    at::Tensor absmax, scales;
     // Adapter: (parts * r, in), (sum of parts, r), and the rows of b that belong to each part.
     at::Tensor *a = nullptr, *b = nullptr;
+    at::Tensor* magnitude = nullptr;  // of DoRA
     std::vector<int64_t> parts;
   };
+  // The order of a root mean square norm's steps: T5's norms x in its own type; the others in
+  // float32, where Llama's scales what has been cast back, and Gemma's and OLMo's (LitGPT's too)
+  // cast back what has been scaled. Or all is Liger's kernel, whose gradient may be in place.
+  enum class RmsForm { T5, ScaledLast, CastLast, Liger, LigerInPlace };
   struct Norm {
     at::Tensor *weight = nullptr, *bias = nullptr;  // no bias: the root mean square's
-    bool scales_last = false;  // Llama's: x is normed in float32, and scaled in its own type
+    RmsForm form = RmsForm::T5;
   };
 
   explicit Modules(Options options);
@@ -66,7 +76,9 @@ class Modules {
   // `name` is what lora_target_modules is compared with.
   Linear linear(int64_t in, int64_t out, bool bias, const char* name, bool may_quantize = true);
   Norm layer_norm(int64_t width);
-  Norm rms_norm(int64_t width) { return {.weight = weight({width})}; }
+  Norm rms_norm(int64_t width, RmsForm form = RmsForm::T5) {
+    return {.weight = weight({width}), .form = form};
+  }
   // After the last weight: FSDP takes them apart, DDP makes its buckets.
   void share();
 
@@ -85,6 +97,7 @@ class Modules {
   bool is_sharded() const { return is_fsdp(options_.sharding); }
   bool autocast() const { return options_.precision.parameters != options_.precision.compute; }
   bool quantized() const { return !options_.quantize.empty(); }
+  bool is_8bit() const { return options_.quantize.starts_with("bnb.int8"); }
 
   // Of what FSDP has taken apart.
   FlatWeights& flat(size_t unit) { return *flats_[unit]; }
@@ -98,6 +111,11 @@ class Modules {
  private:
   at::ScalarType compute() const { return options_.precision.compute; }
   at::Tensor* keep(at::Tensor weight, bool trains);
+  void make_codes(Linear& layer);
+  // The weight as it is before it is quantized.
+  at::Tensor dequantized(const Linear& layer) const;
+  at::Tensor low_rank(const Linear& layer, const at::Tensor& x);
+  at::Tensor dora(const Linear& layer, const at::Tensor& x, const at::Tensor& out);
 
   Options options_;
   std::deque<at::Tensor> weights_;  // whose places stay

@@ -3,7 +3,6 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Reduction.h>
-#include <ATen/core/grad_mode.h>
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/empty.h>
@@ -11,55 +10,18 @@
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/softmax.h>
-#include <torch/csrc/autograd/function.h>
-#include <torch/csrc/autograd/functions/utils.h>
 
 #include <algorithm>
-#include <functional>
-#include <memory>
 #include <utility>
 #include <vector>
+
+#include "plan/rivals/record.h"
+#include "plan/rivals/sharding.h"
 
 namespace snug::plan::rivals {
 namespace {
 
-using Sizes = std::vector<int64_t>;
-using Tensors = torch::autograd::variable_list;
-// From what an operator keeps and the gradient of its result to those of its inputs.
-using Gradients = std::function<Tensors(const Tensors& kept, const at::Tensor& gradient)>;
-
-struct Operator : torch::autograd::Node {
-  Tensors kept;
-  Gradients gradients;
-
-  Tensors apply(Tensors&& of_result) override { return gradients(kept, of_result[0]); }
-  void release_variables() override { kept.clear(); }
-};
-
-// `result` as that of an operator of these inputs; what is kept lives until its backward.
-at::Tensor record(const at::Tensor& result, const Tensors& inputs, const Tensors& kept,
-                  Gradients gradients) {
-  const auto is_trained = [](const at::Tensor& x) { return x.requires_grad(); };
-  if (!at::GradMode::is_enabled() || std::none_of(inputs.begin(), inputs.end(), is_trained))
-    return result;
-  const auto node = std::shared_ptr<Operator>(new Operator, torch::autograd::deleteNode);
-  node->gradients = std::move(gradients);
-  for (const at::Tensor& tensor : kept)
-    node->kept.push_back(tensor.defined() ? tensor.variable_data() : tensor);
-  node->set_next_edges(torch::autograd::collect_next_edges(inputs));
-  at::Tensor out = result.variable_data();  // of a view too, nothing but its memory
-  torch::autograd::create_gradient_edge(out, node);
-  return out;
-}
-
 int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
-
-at::Tensor make(const Sizes& sizes, const at::Tensor& like) {
-  return at::empty(sizes, like.options());
-}
-at::Tensor make(const Sizes& sizes, const at::Tensor& like, at::ScalarType type) {
-  return at::empty(sizes, like.options().dtype(type));
-}
 
 // The sizes of x but for the last one.
 Sizes with_last(const at::Tensor& x, int64_t last) {
@@ -124,15 +86,19 @@ at::Tensor attention_with_mask(const at::Tensor& q, const at::Tensor& k, const a
                 });
 }
 
-// A weight (outputs, inputs) in the type of x, for the time of one product.
-at::Tensor dequantized(int64_t outputs, int64_t inputs, at::ScalarType stored,
-                       bool quantized_scales, const at::Tensor& x) {
-  constexpr int64_t kBlock = 64;  // what bitsandbytes takes together
-  at::Tensor scales;
-  if (quantized_scales) scales = make({(outputs * inputs + kBlock - 1) / kBlock}, x, at::kFloat);
-  const at::Tensor weight = make({outputs, inputs}, x, stored);
-  scales.reset();
-  return weight.to(x.scalar_type());
+// x rounded to 8 bits, whose outliers, found first, stay in 16; its scales are those of rows.
+at::Tensor rounded_8bit(const at::Tensor& x) {
+  const at::Tensor half = x.to(at::kHalf);
+  const at::Tensor scales = make({x.numel() / x.size(-1)}, x, at::kFloat);
+  at::Tensor codes = make(x.sizes().vec(), x, at::kChar);
+  const at::Tensor size = at::empty_like(half), is_outlier = make(x.sizes().vec(), x, at::kBool);
+  return codes;
+}
+
+at::Tensor product_8bit_on_gpu(const at::Tensor& x, int64_t outputs) {
+  const at::Tensor codes = rounded_8bit(x);
+  const at::Tensor sums = make(with_last(x, outputs), x, at::kInt);
+  return make(with_last(x, outputs), x, at::kHalf).to(x.scalar_type());
 }
 
 }  // namespace
@@ -189,7 +155,7 @@ at::Tensor cpu_attention(const at::Tensor& q, const at::Tensor& k, const at::Ten
                          const at::Tensor& mask) {
   at::Tensor bias;  // to be added
   if (mask.defined()) bias = make(mask.sizes().vec(), q);
-  const auto [out, lse] = attention_results(q, /*flash=*/false);
+  const auto [out, lse] = attention_results(q, /*flash=*/true);
   return record(out, {q, k, v}, {q, k, v, bias, out, lse},
                 [](const Tensors& kept, const at::Tensor& /*gradient*/) -> Tensors {
                   Tensors gradients;
@@ -271,14 +237,52 @@ at::Tensor masked_fill(const at::Tensor& x, const at::Tensor& mask) {
   return record(make(x.sizes().vec(), x), {x}, {mask}, one_like_result);
 }
 
+at::Tensor dequantized_4bit(const at::Tensor& codes, int64_t outputs, int64_t inputs,
+                            at::ScalarType stored, bool quantized_scales) {
+  constexpr int64_t kBlock = 64;  // what bitsandbytes takes together
+  at::Tensor scales;
+  if (quantized_scales)
+    scales = make({(outputs * inputs + kBlock - 1) / kBlock}, codes, at::kFloat);
+  return make({outputs, inputs}, codes, stored);
+}
+
+at::Tensor dequantized_8bit(const at::Tensor& codes) {
+  const at::Tensor scaled = make(codes.sizes().vec(), codes, at::kFloat);
+  return at::empty_like(scaled);
+}
+
+at::Tensor product_8bit(const at::Tensor& x, const at::Tensor& codes, at::ScalarType product,
+                        bool on_cpu) {
+  const at::ScalarType type = x.scalar_type();
+  const int64_t outputs = codes.size(0);
+  at::Tensor out;
+  if (on_cpu) {
+    const at::Tensor weight = make(codes.sizes().vec(), x);
+    const at::Tensor narrow = weight.to(product), given = x.to(product);
+    out = make(with_last(x, outputs), x, product);
+  } else {
+    out = product_8bit_on_gpu(x, outputs);
+  }
+  keep_past_recomputation(x);
+  // Attributes of the function's context, which live as long as the graph.
+  const Tensors held{x.variable_data(), codes};
+  return record(out, {x}, {}, [held, type](const Tensors&, const at::Tensor& gradient) -> Tensors {
+    const at::Tensor weight = make(held[1].sizes().vec(), held[0], type);
+    const at::Tensor wide = gradient.to(type);
+    return {at::empty_like(held[0])};
+  });
+}
+
 at::Tensor product_4bit(const at::Tensor& x, const at::Tensor& codes, int64_t outputs,
                         at::ScalarType stored, bool quantized_scales) {
   const int64_t inputs = x.size(-1);
-  const at::Tensor weight = dequantized(outputs, inputs, stored, quantized_scales, x);
+  const auto dequantized = [=](const at::Tensor& from, const at::Tensor& like) {
+    return dequantized_4bit(from, outputs, inputs, stored, quantized_scales).to(like.scalar_type());
+  };
+  const at::Tensor weight = dequantized(codes, x);
   return record(make(with_last(x, outputs), x), {x}, {codes},
-                [=](const Tensors&, const at::Tensor& gradient) -> Tensors {
-                  const at::Tensor again =
-                      dequantized(outputs, inputs, stored, quantized_scales, gradient);
+                [=](const Tensors& kept, const at::Tensor& gradient) -> Tensors {
+                  const at::Tensor again = dequantized(kept[0], gradient);
                   return {make(with_last(gradient, inputs), gradient)};
                 });
 }

@@ -54,6 +54,19 @@ at::Tensor masked_fill(const at::Tensor& x, const at::Tensor& mask);
 at::Tensor product_4bit(const at::Tensor& x, const at::Tensor& codes, int64_t outputs,
                         at::ScalarType stored, bool quantized_scales = false);
 
+// The weight itself, as it is dequantized before that, in the type `stored`.
+at::Tensor dequantized_4bit(const at::Tensor& codes, int64_t outputs, int64_t inputs,
+                            at::ScalarType stored, bool quantized_scales);
+// … and a weight (O, I) of bitsandbytes' LLM.int8, in float32.
+at::Tensor dequantized_8bit(const at::Tensor& codes);
+
+// x (…, I) times a weight (O, I) of LLM.int8. On a GPU x is rounded to 8 bits too, by way of
+// float16, and summed in int32; few outliers are as good as none. A CPU dequantizes the weight to
+// the type of x instead, and multiplies in the type `product`. Both keep x, even where it will be
+// recomputed, until the whole backward is over, and dequantize the weight for the gradient.
+at::Tensor product_8bit(const at::Tensor& x, const at::Tensor& codes, at::ScalarType product,
+                        bool on_cpu);
+
 // The mean loss of logits (…, V), whose rows with the target `ignored` do not count.
 at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& targets, int64_t ignored);
 

@@ -26,6 +26,7 @@ struct Recompute : torch::autograd::Node {
   TensorModule module;
   std::vector<at::Tensor> inputs;
   std::vector<bool> wanted;  // whose gradients
+  std::vector<at::Tensor> held;
 
   torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override {
     const at::AutoGradMode mode(true);
@@ -42,6 +43,9 @@ struct Recompute : torch::autograd::Node {
   }
   void release_variables() override { inputs.clear(); }
 };
+
+// Of the first run in progress; null: none.
+thread_local std::vector<at::Tensor>* held_now = nullptr;
 
 struct IntoBucket : torch::autograd::PostAccumulateGradHook {
   void operator()(const torch::autograd::Variable& weight) override {
@@ -117,12 +121,18 @@ void gradients_stay(const at::Tensor& weight) {
   torch::autograd::impl::set_post_acc_grad_hooks(weight, nullptr);
 }
 
+void keep_past_recomputation(const at::Tensor& x) {
+  if (held_now != nullptr) held_now->push_back(x);
+}
+
 at::Tensor recomputed(const std::vector<at::Tensor>& inputs, TensorModule module) {
   const auto node = std::shared_ptr<Recompute>(new Recompute, torch::autograd::deleteNode);
   at::Tensor out;
   {
     const at::NoGradGuard no_grad;
+    held_now = &node->held;
     out = module(inputs).variable_data();  // of a view too, nothing but its memory
+    held_now = nullptr;
   }
   node->module = std::move(module);
   torch::autograd::edge_list edges;

@@ -74,5 +74,8 @@ void gradients_stay(const at::Tensor& weight);
 // checkpointing). Some may be undefined or need no gradient.
 using TensorModule = std::function<at::Tensor(const std::vector<at::Tensor>&)>;
 at::Tensor recomputed(const std::vector<at::Tensor>& inputs, TensorModule module);
+// For functions that keep a tensor by other means than autograd's, which checkpointing does not
+// see: within recomputed(), x stays from the first run until the graph goes.
+void keep_past_recomputation(const at::Tensor& x);
 
 }  // namespace snug::plan::rivals

@@ -248,8 +248,9 @@ std::vector<Row> plan_rows(PlanOptions& o) {
        .slot = &o.like,
        .help = "also plan the same recipe for another program; litgpt: its finetune_full or "
                "finetune_lora; lightning: a Lightning Trainer with LitGPT's model, transformers' "
-               "BLIP-2 or minGPT; transformers: its own Trainer with peft and bitsandbytes",
-       .choices = {"litgpt", "lightning", "transformers"}},
+               "BLIP-2 or minGPT; transformers: its own Trainer with peft and bitsandbytes, "
+               "transformers+liger: the same with use_liger_kernel",
+       .choices = {"litgpt", "lightning", "transformers", "transformers+liger"}},
       {.theme = kPlan,
        .key = "scaling",
        .slot = &o.scaling,
