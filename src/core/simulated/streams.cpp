@@ -88,14 +88,15 @@ class Device {
 
   Stream* first() { return streams_.front().get(); }
 
-  void add(Stream* stream, Item item, bool urgent) {
+  Work add(Stream* stream, Item item, bool urgent) {
+    Work work{.stream = stream->id};
     {
       const std::lock_guard lock(mutex_);
-      if (!fault_.empty()) return;
+      if (!fault_.empty()) return {};
       join(stream->known, host_);
       if (item.waits_for == nullptr) {
         stream->known.resize(std::max<size_t>(stream->known.size(), stream->id + 1));
-        item.epoch = ++stream->known[stream->id];
+        item.epoch = work.epoch = ++stream->known[stream->id];
       }
       item.known = stream->known;
       ++stream->queued;
@@ -103,6 +104,7 @@ class Device {
       stream->items.push_back(std::move(item));
     }
     if (urgent) wake_.notify_one();
+    return work;
   }
 
   Mark mark(Stream* stream) {
@@ -126,7 +128,7 @@ class Device {
     const std::lock_guard lock(mutex_);
     if (mark.stream == nullptr) return true;
     if (mark.stream->done >= mark.position) {
-      join(host_, mark.known);
+      learn(mark.known);
       return true;
     }
     mark.stream->urgent = true;
@@ -168,8 +170,14 @@ class Device {
       done_.wait(lock, [&] { return mark.stream->done >= mark.position; });
       std::erase(wanted_, &mark);
     }
-    join(host_, mark.known);
+    learn(mark.known);
     return waits;
+  }
+
+  // The host has waited for these.
+  void learn(const Epochs& known) {
+    join(host_, known);
+    release_pinned(host_);
   }
 
   // Before what it works with is destroyed. Work that waits for other processes is left behind.
@@ -272,6 +280,7 @@ class Device {
     std::fprintf(stderr, "simulated GPU: %s\n", what.c_str());
     const std::lock_guard lock(mutex_);
     fault_ = what;
+    release_all_pinned();
     for (const auto& stream : streams_) {
       stream->items.clear();
       stream->done = stream->queued;
@@ -309,14 +318,14 @@ Stream* stream_of(void* handle) {
 Stream* make_stream(int priority) { return device().make_stream(priority); }
 int priority_of(Stream* stream) { return stream->priority; }
 
-void enqueue(Stream* stream, const char* name, std::function<void()> work) {
+Work enqueue(Stream* stream, const char* name, std::function<void()> work) {
   Item item;
   item.name = name;
   item.work = [work = std::move(work)] {
     work();
     return true;
   };
-  device().add(stream, std::move(item), false);
+  return device().add(stream, std::move(item), false);
 }
 
 void enqueue_collective(Stream* stream, const char* name, std::function<bool()> work) {

@@ -21,6 +21,12 @@ using Epochs = std::vector<uint32_t>;  // by stream
 
 struct Stream;
 
+// A piece of work: the stream's `epoch`th; epoch 0: none, since there has been a fault.
+struct Work {
+  uint32_t stream = 0;
+  uint32_t epoch = 0;
+};
+
 // A place in a stream, behind all that was queued before.
 struct Mark {
   Stream* stream = nullptr;
@@ -34,7 +40,7 @@ Stream* make_stream(int priority);
 int priority_of(Stream* stream);
 
 // The name lives as long as the program. Work that returns false is called again later.
-void enqueue(Stream* stream, const char* name, std::function<void()> work);
+Work enqueue(Stream* stream, const char* name, std::function<void()> work);
 void enqueue_collective(Stream* stream, const char* name, std::function<bool()> work);
 
 Mark mark(Stream* stream);
