@@ -80,23 +80,28 @@ Memory& memory() {
 
 struct sigaction others_action;
 
-bool is_held(const void* address) {
-  const std::unique_lock lock(held().mutex, std::try_to_lock);
-  return lock.owns_lock() && std::ranges::any_of(held().all, [&](const Held& one) {
-           return one.touches(static_cast<const char*>(address), 1);
-         });
-}
-
 void say(std::string_view text) {
   const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
   static_cast<void>(written);
 }
 
+// What queued that copy; null for memory that none needs.
+const char* copy_that_needs(const void* address) {
+  const std::unique_lock lock(held().mutex, std::try_to_lock);
+  if (!lock.owns_lock()) return nullptr;
+  for (const Held& one : held().all)
+    if (one.touches(static_cast<const char*>(address), 1)) return one.by.of;
+  return nullptr;
+}
+
 void say_where(int signal, siginfo_t* info, void* context) {
-  if (is_device_memory(info->si_addr))
+  if (is_device_memory(info->si_addr)) {
     say("simulated GPU: the host touches the device's memory\n");
-  else if (is_held(info->si_addr))
-    say("simulated GPU: the host touches pinned memory of a copy that it has not waited for\n");
+  } else if (const char* of = copy_that_needs(info->si_addr)) {
+    say("simulated GPU: the host touches pinned memory of a copy");
+    say(of);
+    say(" that it has not waited for\n");
+  }
   sigaction(SIGSEGV, &others_action, nullptr);  // and happens again
   if (others_action.sa_flags & SA_SIGINFO) others_action.sa_sigaction(signal, info, context);
 }

@@ -6,7 +6,8 @@
 // promise: each work knows the last work of each stream that came before it. What touches memory
 // that work it does not know of touched is a fault, whatever happened first.
 //
-// A fault is reported once on the standard error, then by each call of CUDA, as on a GPU.
+// A fault names the works, and the unit and phase (core/memory/guards.h) of the program that queued
+// each. It is reported once on the standard error, then by each call of CUDA, as on a GPU.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -25,6 +26,7 @@ struct Stream;
 struct Work {
   uint32_t stream = 0;
   uint32_t epoch = 0;
+  const char* of = "";  // " (unit, phase)" of the program that queued it
 };
 
 // A place in a stream, behind all that was queued before.

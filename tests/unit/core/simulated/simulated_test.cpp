@@ -14,6 +14,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
 #include "core/memory/allocators.h"
+#include "core/memory/guards.h"
 #include "core/memory/ledger.h"
 #include "core/memory/placement.h"
 #include "core/ops/device/copy_stream.h"
@@ -126,6 +127,24 @@ TEST_F(SimulatedGpu, StreamsWithoutAnEventRace) {
   };
   EXPECT_EXIT(unordered(), ::testing::ExitedWithCode(1),
               "aten::add reads .* on stream 1, which aten::zero_ on stream 0 wrote with no event");
+}
+
+TEST_F(SimulatedGpu, AFaultNamesWhatQueuedBothWorks) {
+  const auto unordered = [] {
+    const memory::UnitGuard unit(memory::unit_id("block 3"));
+    at::Tensor x;
+    {
+      const memory::PhaseGuard phase(memory::Phase::Forward);
+      x = at::zeros({64}, at::TensorOptions().device(at::kCUDA));
+    }
+    const memory::PhaseGuard phase(memory::Phase::Backward);
+    const c10::cuda::CUDAStreamGuard guard(side_stream());
+    x.add_(1);
+    finish();
+  };
+  EXPECT_EXIT(unordered(), ::testing::ExitedWithCode(1),
+              "aten::add \\(block 3, backward\\) reads .* on stream 1, "
+              "which aten::zero_ \\(block 3, forward\\) on stream 0 wrote with no event");
 }
 
 TEST_F(SimulatedGpu, AnEventOrdersStreams) {
