@@ -18,6 +18,7 @@
 #include "core/memory/ledger.h"
 #include "core/memory/placement.h"
 #include "core/ops/device/copy_stream.h"
+#include "core/ops/device/upload.h"
 #include "core/ops/elementwise.h"
 #include "core/simulated/streams.h"
 
@@ -102,6 +103,41 @@ TEST_F(SimulatedGpu, TheHostMayReadWhatACopyReadsAndWaitsBeforeItWrites) {
   };
   EXPECT_EXIT(copied(true), ::testing::ExitedWithCode(0), "");
   EXPECT_DEATH(copied(false), kTouchesPinned);
+}
+
+// Its memory is the next one's, which writes it at once.
+TEST_F(SimulatedGpu, AnUploadWaitsForItsCopiesBeforeItGivesMemoryBack) {
+  const std::vector<float> values(1024, 1);
+  at::Tensor first, second;
+  first = ops::Upload(at::kCUDA).tensor(values.data(), {1024}, at::kFloat);
+  second = ops::Upload(at::kCUDA).tensor(values.data(), {1024}, at::kFloat);
+  EXPECT_EQ(at::add(first, second).sum().item<float>(), 2048);
+}
+
+// A landing block may be given back before its copy is done, and is written by copies alone.
+TEST_F(SimulatedGpu, WhatTheHostWritesIsNoLandingMemory) {
+  const std::vector<float> values(1024, 1);
+  const at::Tensor there = at::zeros({1024}, at::TensorOptions().device(at::kCUDA));
+  ops::CopyStream copies(there.device());
+  copies.wait(
+      copies.start({{.to = memory::empty_on_host({1024}, at::kFloat, at::kCUDA,
+                                                 memory::Category::Data, memory::HostUse::Landing),
+                     .from = there}}));
+  ops::Upload upload(at::kCUDA);
+  EXPECT_EQ(upload.tensor(values.data(), {1024}, at::kFloat).sum().item<float>(), 1024);
+}
+
+TEST_F(SimulatedGpu, ACopyThatIsToBeWaitedForIsDone) {
+  const at::Tensor there = at::full({1024}, 3.0F, at::TensorOptions().device(at::kCUDA));
+  const at::Tensor plain = pinned(memory::HostUse::Landing);
+  ops::copy(plain, there);
+  EXPECT_EQ(plain.sum().item<float>(), 3 * 1024);
+  const at::Tensor converted = pinned(memory::HostUse::Landing);
+  ops::copy(converted, there.to(at::kBFloat16));
+  EXPECT_EQ(converted.sum().item<float>(), 3 * 1024);
+  const at::Tensor storage = pinned(memory::HostUse::Landing);
+  ops::copy_storage(storage, there);
+  EXPECT_EQ(storage.sum().item<float>(), 3 * 1024);
 }
 
 TEST_F(SimulatedGpu, MemoryIsNotUnpinnedWhileACopyNeedsIt) {
