@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "core/simulated/streams.h"
+
 namespace snug::simulated {
 
 // Bytes of the device: SNUG_SIMULATED_MEMORY, 16 GiB where it is not set.
@@ -31,5 +33,26 @@ void close_memory();
 void pin(const void* start, int64_t bytes);
 bool unpin(const void* start);
 bool is_pinned(const void* address);
+
+// The work copies from or to that pinned memory. Until the host has waited for it, whether it is
+// done or not, the host may not touch what is written, change what is read, nor unpin either: that
+// is a crash with a line that says so. (Pages are what is protected.)
+void hold_pinned(const void* start, int64_t bytes, bool writes, const Work& work);
+// What the host has waited for is its own again.
+void release_pinned(const Epochs& known);
+void release_all_pinned();
+
+// Lets the device's thread touch that memory, pinned or not.
+class OpenPinned {
+ public:
+  OpenPinned(const void* start, int64_t bytes);
+  ~OpenPinned();
+  OpenPinned(const OpenPinned&) = delete;
+  OpenPinned& operator=(const OpenPinned&) = delete;
+
+ private:
+  const char* start_;
+  int64_t bytes_;
+};
 
 }  // namespace snug::simulated

@@ -78,13 +78,19 @@ void copy_bytes(void* to, const void* from, size_t bytes) {
 cudaError_t copy(void* to, const void* from, size_t bytes, cudaStream_t handle) {
   if (bytes == 0) return status();
   Stream* stream = stream_of(handle);
+  const auto size = static_cast<int64_t>(bytes);
   if (!is_device_memory(from) && !is_pinned(from)) {
     const auto* begin = static_cast<const char*>(from);
     enqueue(stream, "copy to the device", [to, values = std::vector<char>(begin, begin + bytes)] {
       copy_bytes(to, values.data(), values.size());
     });
   } else {
-    enqueue(stream, "copy", [to, from, bytes] { copy_bytes(to, from, bytes); });
+    const void* host = is_device_memory(to) ? from : to;
+    const Work work = enqueue(stream, "copy", [=] {
+      const OpenPinned open(host, size);
+      copy_bytes(to, from, bytes);
+    });
+    if (is_pinned(host)) hold_pinned(host, size, /*writes=*/host == to, work);
   }
   if (!is_device_memory(to) && !is_pinned(to)) wait_for(mark(stream));
   return status();

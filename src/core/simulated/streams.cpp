@@ -4,6 +4,7 @@
 #include <ATen/Parallel.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/Exception.h>
+#include <fmt/format.h>
 #include <omp.h>
 #include <pthread.h>
 
@@ -14,12 +15,14 @@
 #include <cstdlib>
 #include <deque>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <random>
 #include <thread>
 
 #include "core/kernels/simulated/simulation.h"
+#include "core/memory/guards.h"
 #include "core/simulated/memory.h"
 
 namespace snug::simulated {
@@ -32,7 +35,7 @@ struct Item {
   Stream* waits_for = nullptr;
   uint64_t position = 0;
   Epochs known;
-  uint32_t epoch = 0;
+  Work self;
 };
 
 }  // namespace
@@ -58,6 +61,20 @@ void join(Epochs& into, const Epochs& from) {
 uint64_t seed() {
   static const char* given = std::getenv("SNUG_SIMULATED_SEED");
   return given == nullptr ? 0 : std::strtoull(given, nullptr, 10);
+}
+
+// Of the program, on this thread.
+const char* unit_and_phase() {
+  const auto [unit, phase] = std::pair(memory::current_tag.unit, memory::current_tag.phase);
+  if (unit == 0 && phase == memory::Phase::Setup) return "";
+  static std::mutex mutex;
+  static auto* texts = new std::map<std::pair<int32_t, memory::Phase>, std::string>;
+  const std::lock_guard lock(mutex);
+  std::string& text = (*texts)[{unit, phase}];
+  if (text.empty())
+    text = fmt::format(" ({}{}{})", unit == 0 ? "" : memory::unit_name(unit), unit == 0 ? "" : ", ",
+                       memory::name(phase));
+  return text.c_str();
 }
 
 class Device {
@@ -88,14 +105,16 @@ class Device {
 
   Stream* first() { return streams_.front().get(); }
 
-  void add(Stream* stream, Item item, bool urgent) {
+  Work add(Stream* stream, Item item, bool urgent) {
+    Work work{.stream = stream->id, .of = unit_and_phase()};
     {
       const std::lock_guard lock(mutex_);
-      if (!fault_.empty()) return;
+      if (!fault_.empty()) return {};
       join(stream->known, host_);
       if (item.waits_for == nullptr) {
         stream->known.resize(std::max<size_t>(stream->known.size(), stream->id + 1));
-        item.epoch = ++stream->known[stream->id];
+        work.epoch = ++stream->known[stream->id];
+        item.self = work;
       }
       item.known = stream->known;
       ++stream->queued;
@@ -103,6 +122,7 @@ class Device {
       stream->items.push_back(std::move(item));
     }
     if (urgent) wake_.notify_one();
+    return work;
   }
 
   Mark mark(Stream* stream) {
@@ -126,7 +146,7 @@ class Device {
     const std::lock_guard lock(mutex_);
     if (mark.stream == nullptr) return true;
     if (mark.stream->done >= mark.position) {
-      join(host_, mark.known);
+      learn(mark.known);
       return true;
     }
     mark.stream->urgent = true;
@@ -168,8 +188,14 @@ class Device {
       done_.wait(lock, [&] { return mark.stream->done >= mark.position; });
       std::erase(wanted_, &mark);
     }
-    join(host_, mark.known);
+    learn(mark.known);
     return waits;
+  }
+
+  // The host has waited for these.
+  void learn(const Epochs& known) {
+    join(host_, known);
+    release_pinned(host_);
   }
 
   // Before what it works with is destroyed. Work that waits for other processes is left behind.
@@ -245,7 +271,7 @@ class Device {
       if (item.waits_for->done < item.position) return step(item.waits_for, lock);
     } else {
       lock.unlock();
-      const bool finished = perform(stream, item);
+      const bool finished = perform(item);
       lock.lock();
       if (stream->items.empty()) return true;  // after a fault
       if (!finished) return false;
@@ -256,9 +282,10 @@ class Device {
     return true;
   }
 
-  bool perform(Stream* stream, Item& item) {
+  bool perform(Item& item) {
     try {
-      kernels::simulated::begin_work(item.name, {stream->id, item.epoch, &item.known});
+      const auto [id, epoch, of] = item.self;
+      kernels::simulated::begin_work(item.name, {id, epoch, &item.known, of});
       return item.work();
     } catch (const c10::Error& error) {
       fail(error.what_without_backtrace());
@@ -272,6 +299,7 @@ class Device {
     std::fprintf(stderr, "simulated GPU: %s\n", what.c_str());
     const std::lock_guard lock(mutex_);
     fault_ = what;
+    release_all_pinned();
     for (const auto& stream : streams_) {
       stream->items.clear();
       stream->done = stream->queued;
@@ -309,14 +337,14 @@ Stream* stream_of(void* handle) {
 Stream* make_stream(int priority) { return device().make_stream(priority); }
 int priority_of(Stream* stream) { return stream->priority; }
 
-void enqueue(Stream* stream, const char* name, std::function<void()> work) {
+Work enqueue(Stream* stream, const char* name, std::function<void()> work) {
   Item item;
   item.name = name;
   item.work = [work = std::move(work)] {
     work();
     return true;
   };
-  device().add(stream, std::move(item), false);
+  return device().add(stream, std::move(item), false);
 }
 
 void enqueue_collective(Stream* stream, const char* name, std::function<bool()> work) {

@@ -6,7 +6,8 @@
 // promise: each work knows the last work of each stream that came before it. What touches memory
 // that work it does not know of touched is a fault, whatever happened first.
 //
-// A fault is reported once on the standard error, then by each call of CUDA, as on a GPU.
+// A fault names the works, and the unit and phase (core/memory/guards.h) of the program that queued
+// each. It is reported once on the standard error, then by each call of CUDA, as on a GPU.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -21,6 +22,13 @@ using Epochs = std::vector<uint32_t>;  // by stream
 
 struct Stream;
 
+// A piece of work: the stream's `epoch`th; epoch 0: none, since there has been a fault.
+struct Work {
+  uint32_t stream = 0;
+  uint32_t epoch = 0;
+  const char* of = "";  // " (unit, phase)" of the program that queued it
+};
+
 // A place in a stream, behind all that was queued before.
 struct Mark {
   Stream* stream = nullptr;
@@ -34,7 +42,7 @@ Stream* make_stream(int priority);
 int priority_of(Stream* stream);
 
 // The name lives as long as the program. Work that returns false is called again later.
-void enqueue(Stream* stream, const char* name, std::function<void()> work);
+Work enqueue(Stream* stream, const char* name, std::function<void()> work);
 void enqueue_collective(Stream* stream, const char* name, std::function<bool()> work);
 
 Mark mark(Stream* stream);

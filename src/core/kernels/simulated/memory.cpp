@@ -101,6 +101,7 @@ struct Work {
   uint32_t first_interval;
   uint32_t stream, epoch;
   const char* name;
+  const char* of;
 };
 std::vector<Work> works;
 const std::vector<uint32_t>* known_epochs = nullptr;  // to the work that runs; none: all
@@ -152,10 +153,11 @@ struct Touch {
 };
 
 std::string described(const Touch& touch) {
+  const char* of = works.empty() ? "" : works.back().of;
   const std::string who = machine.running
-                              ? fmt::format("kernel {}: {}", machine.kernel,
+                              ? fmt::format("kernel {}{}: {}", machine.kernel, of,
                                             thread_name(machine.interval, machine.thread))
-                              : std::string(machine.kernel);
+                              : fmt::format("{}{}", machine.kernel, of);
   return fmt::format("{} {} {} bytes at {}", who, touch.writes ? "writes" : "reads", touch.size,
                      static_cast<const void*>(touch.address));
 }
@@ -165,8 +167,9 @@ std::string described(const Touch& touch) {
     fail(fmt::format("{}, which {} {} with no barrier between the two", described(touch),
                      thread_name(other.interval, other.thread), did));
   const Work& earlier = work_of(other.interval);
-  fail(fmt::format("{} on stream {}, which {} on stream {} {} with no event between the two",
-                   described(touch), works.back().stream, earlier.name, earlier.stream, did));
+  fail(fmt::format("{} on stream {}, which {}{} on stream {} {} with no event between the two",
+                   described(touch), works.back().stream, earlier.name, earlier.of, earlier.stream,
+                   did));
 }
 
 [[noreturn]] void fail_outside(const Touch& touch) {
@@ -347,7 +350,7 @@ HugeBuffer::~HugeBuffer() {
 }
 
 void begin_work(const char* name, const Place& place) {
-  works.push_back({start_interval(), place.stream, place.epoch, name});
+  works.push_back({start_interval(), place.stream, place.epoch, name, place.of});
   known_epochs = place.known;
   machine.kernel = name;
   begin_counts(name);

@@ -85,9 +85,10 @@ struct Place {
   uint32_t stream = 0;
   uint32_t epoch = 0;                            // counts the stream's works
   const std::vector<uint32_t>* known = nullptr;  // by stream, the last work that came before
+  const char* of = "";                           // what queued it, as faults say behind its name
 };
 // All that follows is of that work. What it touches must have come before it or wait for it. The
-// name lives as long as the program.
+// name, and what queued it, live as long as the program.
 void begin_work(const char* name, const Place& place);
 
 // A block of memory is the device's from now on, with nothing in it; no longer.

@@ -13,9 +13,12 @@
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
+#include "core/memory/allocators.h"
+#include "core/memory/guards.h"
 #include "core/memory/ledger.h"
 #include "core/memory/placement.h"
 #include "core/ops/device/copy_stream.h"
+#include "core/ops/device/upload.h"
 #include "core/ops/elementwise.h"
 #include "core/simulated/streams.h"
 
@@ -52,17 +55,103 @@ TEST_F(SimulatedGpu, ComputesWhatTheCpuDoes) {
   EXPECT_TRUE(at::equal(at::nonzero(a.cuda().gt(0)).cpu(), at::nonzero(a.gt(0))));
 }
 
-TEST_F(SimulatedGpu, WorkHappensWhenTheHostWaits) {
-  at::Tensor pinned = memory::empty_on_host({4}, at::kFloat, at::kCUDA, memory::Category::Data,
-                                            memory::HostUse::Landing);
-  pinned.fill_(1);
-  const at::Tensor there = at::full({4}, 2.0F, at::TensorOptions().device(at::kCUDA));
-  pinned.copy_(there, /*non_blocking=*/true);
-  EXPECT_EQ(pinned[0].item<float>(), 1);
+at::Tensor pinned(memory::HostUse use, int64_t count = 1024) {
+  const at::Tensor tensor =
+      memory::empty_on_host({count}, at::kFloat, at::kCUDA, memory::Category::Data, use);
+  return tensor.fill_(1);
+}
+
+TEST_F(SimulatedGpu, AWaitForWorkThatIsNotDoneIsCounted) {
+  const at::Tensor here = pinned(memory::HostUse::Landing);
+  const at::Tensor there = at::full({1024}, 2.0F, at::TensorOptions().device(at::kCUDA));
+  here.copy_(there, /*non_blocking=*/true);
   const int64_t before = num_host_waits();
   cudaStreamSynchronize(c10::cuda::getCurrentCUDAStream());
-  EXPECT_EQ(pinned[0].item<float>(), 2);
+  EXPECT_EQ(here[0].item<float>(), 2);
   EXPECT_EQ(num_host_waits(), before + 1);
+  cudaStreamSynchronize(c10::cuda::getCurrentCUDAStream());
+  EXPECT_EQ(num_host_waits(), before + 1);
+}
+
+constexpr char kTouchesPinned[] = "the host touches pinned memory of a copy that it has not waited";
+
+// The device's order is no wait of the host's, nor is that the copy happens to be done.
+TEST_F(SimulatedGpu, TheHostWaitsBeforeItReadsWhatACopyWrites) {
+  const auto copied = [](bool waits) {
+    const at::Tensor here = pinned(memory::HostUse::Landing);
+    const at::Tensor there = at::zeros({1024}, at::TensorOptions().device(at::kCUDA));
+    ops::CopyStream copies(there.device());
+    const auto ticket = copies.start({{.to = here, .from = there}});
+    copies.wait(ticket);
+    if (waits) copies.wait_on_host(ticket);
+    std::_Exit(here[0].item<float>() == 0 ? 0 : 1);
+  };
+  EXPECT_EXIT(copied(true), ::testing::ExitedWithCode(0), "");
+  EXPECT_DEATH(copied(false), kTouchesPinned);
+}
+
+TEST_F(SimulatedGpu, TheHostMayReadWhatACopyReadsAndWaitsBeforeItWrites) {
+  const auto copied = [](bool waits) {
+    const at::Tensor home = pinned(memory::HostUse::Written);
+    const at::Tensor there = at::empty({1024}, at::TensorOptions().device(at::kCUDA));
+    ops::CopyStream copies(there.device());
+    const auto ticket = copies.start({{.to = there, .from = home}});
+    if (home[0].item<float>() != 1) std::_Exit(2);
+    if (waits) copies.wait_on_host(ticket);
+    home.fill_(3);
+    finish();
+  };
+  EXPECT_EXIT(copied(true), ::testing::ExitedWithCode(0), "");
+  EXPECT_DEATH(copied(false), kTouchesPinned);
+}
+
+// Its memory is the next one's, which writes it at once.
+TEST_F(SimulatedGpu, AnUploadWaitsForItsCopiesBeforeItGivesMemoryBack) {
+  const std::vector<float> values(1024, 1);
+  at::Tensor first, second;
+  first = ops::Upload(at::kCUDA).tensor(values.data(), {1024}, at::kFloat);
+  second = ops::Upload(at::kCUDA).tensor(values.data(), {1024}, at::kFloat);
+  EXPECT_EQ(at::add(first, second).sum().item<float>(), 2048);
+}
+
+// A landing block may be given back before its copy is done, and is written by copies alone.
+TEST_F(SimulatedGpu, WhatTheHostWritesIsNoLandingMemory) {
+  const std::vector<float> values(1024, 1);
+  const at::Tensor there = at::zeros({1024}, at::TensorOptions().device(at::kCUDA));
+  ops::CopyStream copies(there.device());
+  copies.wait(
+      copies.start({{.to = memory::empty_on_host({1024}, at::kFloat, at::kCUDA,
+                                                 memory::Category::Data, memory::HostUse::Landing),
+                     .from = there}}));
+  ops::Upload upload(at::kCUDA);
+  EXPECT_EQ(upload.tensor(values.data(), {1024}, at::kFloat).sum().item<float>(), 1024);
+}
+
+TEST_F(SimulatedGpu, ACopyThatIsToBeWaitedForIsDone) {
+  const at::Tensor there = at::full({1024}, 3.0F, at::TensorOptions().device(at::kCUDA));
+  const at::Tensor plain = pinned(memory::HostUse::Landing);
+  ops::copy(plain, there);
+  EXPECT_EQ(plain.sum().item<float>(), 3 * 1024);
+  const at::Tensor converted = pinned(memory::HostUse::Landing);
+  ops::copy(converted, there.to(at::kBFloat16));
+  EXPECT_EQ(converted.sum().item<float>(), 3 * 1024);
+  const at::Tensor storage = pinned(memory::HostUse::Landing);
+  ops::copy_storage(storage, there);
+  EXPECT_EQ(storage.sum().item<float>(), 3 * 1024);
+}
+
+TEST_F(SimulatedGpu, MemoryIsNotUnpinnedWhileACopyNeedsIt) {
+  const auto unpinned = [](bool waits) {
+    alignas(4096) static float values[1024] = {};
+    memory::pin_memory(values, sizeof values);
+    const at::Tensor there = at::empty({1024}, at::TensorOptions().device(at::kCUDA));
+    cudaMemcpyAsync(there.mutable_data_ptr(), values, sizeof values, cudaMemcpyDefault,
+                    c10::cuda::getCurrentCUDAStream());
+    waits ? memory::unpin_memory(values) : static_cast<void>(cudaHostUnregister(values));
+    finish();
+  };
+  EXPECT_EXIT(unpinned(true), ::testing::ExitedWithCode(0), "");
+  EXPECT_DEATH(unpinned(false), "memory is unpinned while a copy needs it");
 }
 
 TEST_F(SimulatedGpu, StreamsWithoutAnEventRace) {
@@ -74,6 +163,24 @@ TEST_F(SimulatedGpu, StreamsWithoutAnEventRace) {
   };
   EXPECT_EXIT(unordered(), ::testing::ExitedWithCode(1),
               "aten::add reads .* on stream 1, which aten::zero_ on stream 0 wrote with no event");
+}
+
+TEST_F(SimulatedGpu, AFaultNamesWhatQueuedBothWorks) {
+  const auto unordered = [] {
+    const memory::UnitGuard unit(memory::unit_id("block 3"));
+    at::Tensor x;
+    {
+      const memory::PhaseGuard phase(memory::Phase::Forward);
+      x = at::zeros({64}, at::TensorOptions().device(at::kCUDA));
+    }
+    const memory::PhaseGuard phase(memory::Phase::Backward);
+    const c10::cuda::CUDAStreamGuard guard(side_stream());
+    x.add_(1);
+    finish();
+  };
+  EXPECT_EXIT(unordered(), ::testing::ExitedWithCode(1),
+              "aten::add \\(block 3, backward\\) reads .* on stream 1, "
+              "which aten::zero_ \\(block 3, forward\\) on stream 0 wrote with no event");
 }
 
 TEST_F(SimulatedGpu, AnEventOrdersStreams) {
@@ -124,6 +231,26 @@ TEST_F(SimulatedGpu, MemoryFreedWhileAnotherStreamNeedsIt) {
     finish();
   };
   EXPECT_EXIT(freed(), ::testing::ExitedWithCode(1), "aten::add reads .*, outside every buffer");
+}
+
+// Our allocator, which is around libtorch's, tells it.
+TEST_F(SimulatedGpu, MemoryThatAnotherStreamHasIsReusedWhenThatIsDone) {
+  at::Tensor x = at::zeros({64}, at::TensorOptions().device(at::kCUDA));
+  const void* const address = x.const_data_ptr();
+  const c10::cuda::CUDAStream side = side_stream();
+  c10::Event made(at::kCUDA);
+  made.record(c10::cuda::getCurrentCUDAStream().unwrap());
+  made.block(side.unwrap());
+  {
+    const c10::cuda::CUDAStreamGuard guard(side);
+    const at::Tensor read = x.add(1);
+  }
+  c10::cuda::CUDACachingAllocator::recordStream(x.storage().data_ptr(), side);
+  x.reset();
+  EXPECT_NE(make(64).const_data_ptr(), address);
+  cudaDeviceSynchronize();
+  EXPECT_EQ(make(64).const_data_ptr(), address);
+  EXPECT_EQ(fault(), "");
 }
 
 TEST_F(SimulatedGpu, WhatNobodyWroteIsNotRead) {
