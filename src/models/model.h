@@ -40,8 +40,12 @@ struct Placement {
   std::string tensor;
   int64_t row_begin = 0;
   int64_t paired_heads = 0;
-  bool transposed = false;     // the file has (in, out) for our (out, in)
-  double added = 0;            // the file has our values plus this, in float32
+  bool transposed = false;  // the file has (in, out) for our (out, in)
+  double added = 0;         // the file has our values plus this, in float32
+  // The tensor has as many parameters stacked in a first dimension of its own, of which this is
+  // number `index`; 0: none.
+  int64_t stacked = 0;
+  int64_t index = 0;
   std::vector<int64_t> shape;  // shape in the file if it has more dimensions; else empty
 };
 

@@ -1,5 +1,6 @@
 // Loads a checkpoint's tensors into a model's parameters, and quantizes those that are marked so.
 // SPDX-License-Identifier: Apache-2.0
+#include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 #include <fmt/ranges.h>
 
@@ -14,6 +15,8 @@
 #include "base/log.h"
 #include "core/kernels/cpu/quantized.h"
 #include "core/ops/device/device.h"
+#include "files/weights/convert.h"
+#include "files/weights/mxfp4.h"
 #include "models/family.h"
 #include "models/unread_tensors.h"
 
@@ -34,11 +37,18 @@ void split_pairs(const at::Tensor& value, int64_t heads) {
   flat.copy_(flat.view({heads, d / 2, 2, columns}).transpose(1, 2).contiguous().view_as(flat));
 }
 
-// The parameter's shape as the file has it.
+// The parameter's shape as the file has it, without those that it is stacked with.
 std::vector<int64_t> shape_in_file(const nn::Parameter& parameter, const Placement& place) {
   if (!place.shape.empty()) return place.shape;
   std::vector<int64_t> shape = parameter.whole_shape();
   if (place.transposed) std::ranges::reverse(shape);
+  return shape;
+}
+
+// The same with them.
+std::vector<int64_t> shape_of_stack(const nn::Parameter& parameter, const Placement& place) {
+  std::vector<int64_t> shape = shape_in_file(parameter, place);
+  if (place.stacked > 0) shape.insert(shape.begin(), place.stacked);
   return shape;
 }
 
@@ -57,7 +67,7 @@ std::vector<nn::ElementRange> ranges_in_file(const nn::Parameter& parameter,
 
 void check_shape(const files::TensorInfo& found, const nn::Parameter& parameter,
                  const Placement& place, const Checkpoint& checkpoint) {
-  const std::vector<int64_t> wanted = shape_in_file(parameter, place);
+  const std::vector<int64_t> wanted = shape_of_stack(parameter, place);
   const int64_t columns =
       std::accumulate(wanted.begin() + 1, wanted.end(), int64_t{1}, std::multiplies<>());
   const int64_t found_columns = found.shape.empty()
@@ -95,34 +105,108 @@ const files::TensorInfo* find_tensor(const files::TensorSource& tensors, const s
   return same == tensors.tensors().end() ? nullptr : &*same;
 }
 
+// A parameter's tensor in the checkpoint, null if there is none, and of a matrix in MXFP4 its
+// scales.
+struct Tensors {
+  const files::TensorInfo* values = nullptr;
+  const files::TensorInfo* scales = nullptr;
+};
+
+Tensors tensors_of(const files::TensorSource& all, const std::string& name) {
+  const files::TensorInfo* blocks = all.find(name + "_blocks");
+  const files::TensorInfo* scales = all.find(name + "_scales");
+  if (blocks != nullptr && scales != nullptr) return {blocks, scales};
+  return {find_tensor(all, name)};
+}
+
 // Where a parameter's elements are in the checkpoint's files.
 struct Found {
   const files::TensorInfo& tensor;
+  const files::TensorInfo* scales;  // `tensor` has codes in MXFP4; null: it has the values
   Placement place;
-  std::vector<nn::ElementRange> ranges;  // of the tensor, row-major
+  std::vector<nn::ElementRange> ranges;  // of the tensor's values, row-major
   int64_t count = 0;                     // elements in total
 };
 
+void check_mxfp4(const Tensors& found, const nn::Parameter& parameter, const Placement& place,
+                 const Checkpoint& checkpoint) {
+  std::vector<int64_t> scales = shape_of_stack(parameter, place);
+  const bool whole = scales.back() % files::kMxfp4Elements == 0;
+  scales.back() /= files::kMxfp4Elements;
+  std::vector<int64_t> blocks = scales;
+  blocks.push_back(files::kMxfp4Bytes);
+  const bool bytes =
+      found.values->dtype == files::DType::U8 && found.scales->dtype == files::DType::U8;
+  if (!whole || !bytes || found.values->shape != blocks || found.scales->shape != scales)
+    throw UserError(
+        "{}: {} and {} are {} of {} and {} of {}, the config asks for bytes of {} and {} (MXFP4)",
+        checkpoint.path.string(), found.values->name, found.scales->name,
+        files::name(found.values->dtype), files::show_shape(found.values->shape),
+        files::name(found.scales->dtype), files::show_shape(found.scales->shape),
+        files::show_shape(blocks), files::show_shape(scales));
+}
+
 Found find(const Checkpoint& checkpoint, const nn::Parameter& parameter) {
   Placement place = checkpoint.model->placement(checkpoint.layout, parameter);
-  const files::TensorInfo* tensor = find_tensor(*checkpoint.tensors, place.tensor);
+  const auto [tensor, scales] = tensors_of(*checkpoint.tensors, place.tensor);
   if (tensor == nullptr)
     throw UserError("{}: tensor {} is missing from {}", checkpoint.path.string(), place.tensor,
                     checkpoint.tensors->describe());
-  if (!files::is_floating(tensor->dtype))
+  if (scales != nullptr) {
+    place.transposed = false;  // rows of codes are our rows
+    check_mxfp4({tensor, scales}, parameter, place, checkpoint);
+  } else if (!files::is_floating(tensor->dtype)) {
     throw UserError(
         "{}: tensor {} holds {} codes: snug does not read quantized checkpoints; use the model's "
         "float weights and let snug quantize them (--quantize bnb.nf4, bnb.int8)",
         checkpoint.path.string(), place.tensor, files::name(tensor->dtype));
-  check_shape(*tensor, parameter, place, checkpoint);
+  } else {
+    check_shape(*tensor, parameter, place, checkpoint);
+  }
   const std::vector<int64_t>& whole = parameter.whole_shape();
   const int64_t columns =
       std::accumulate(whole.begin() + 1, whole.end(), int64_t{1}, std::multiplies<>());
   std::vector<nn::ElementRange> ranges = ranges_in_file(parameter, place);
-  for (nn::ElementRange& range : ranges) range.begin += place.row_begin * columns;
+  const int64_t before = place.row_begin * columns + place.index * whole[0] * columns;
+  for (nn::ElementRange& range : ranges) range.begin += before;
   // A slice of rows consists of whole heads.
   place.paired_heads = place.paired_heads * parameter.shape[0] / whole[0];
-  return {*tensor, std::move(place), std::move(ranges), parameter.num_elements()};
+  return {*tensor, scales, std::move(place), std::move(ranges), parameter.num_elements()};
+}
+
+// Elements of a tensor in MXFP4, converted to `type` by all processors.
+void read_mxfp4(const Checkpoint& checkpoint, const Found& found, files::DType type, std::byte* out,
+                const nn::ElementRange& range) {
+  const auto bytes = [&](const files::TensorInfo& tensor, int64_t begin, int64_t count) {
+    std::vector<uint8_t> values(static_cast<size_t>(count));
+    checkpoint.tensors->read(tensor, files::DType::U8, values.data(), begin, count);
+    return values;
+  };
+  constexpr int64_t kBytes = files::kMxfp4Bytes, kElements = files::kMxfp4Elements;
+  SNUG_CHECK(range.begin % kElements == 0 && range.count % kElements == 0,
+             "elements {} to {} are not whole blocks of MXFP4", range.begin,
+             range.begin + range.count);
+  const int64_t first = range.begin / kElements, blocks = range.count / kElements;
+  const std::vector<uint8_t> codes = bytes(found.tensor, first * kBytes, blocks * kBytes);
+  const std::vector<uint8_t> scales = bytes(*found.scales, first, blocks);
+  constexpr int64_t kGrain = 512;
+  at::parallel_for(0, blocks, kGrain, [&](int64_t begin, int64_t end) {
+    std::vector<float> values(kGrain * kElements);
+    for (int64_t block = begin; block < end; block += kGrain) {
+      const int64_t count = std::min(kGrain, end - block);
+      files::dequantize_mxfp4(std::span(codes).subspan(block * kBytes, count * kBytes),
+                              std::span(scales).subspan(block, count), values.data());
+      files::convert(files::DType::F32, values.data(), type,
+                     out + files::bytes_for(type, block * kElements), count * kElements);
+    }
+  });
+}
+
+// Some of the tensor's values, converted to `type`.
+void read_range(const Checkpoint& checkpoint, const Found& found, files::DType type, std::byte* out,
+                const nn::ElementRange& range) {
+  if (found.scales != nullptr) return read_mxfp4(checkpoint, found, type, out, range);
+  checkpoint.tensors->read(found.tensor, type, out, range.begin, range.count);
 }
 
 // Reads into host memory of a floating-point type.
@@ -139,14 +223,16 @@ void read_into(const at::Tensor& host, const Checkpoint& checkpoint, const Found
     const at::Tensor turned = at::empty({host.size(1), host.size(0)}, host.options());
     Found as_in_file = found;
     as_in_file.place.transposed = false;
+    as_in_file.place.paired_heads = 0;
     read_into(turned, checkpoint, as_in_file);
     host.detach().copy_(turned.t());
+    if (found.place.paired_heads > 0) split_pairs(host, found.place.paired_heads);
     return;
   }
   const files::DType wanted = dtype_of(host.scalar_type());
   auto* out = static_cast<std::byte*>(host.mutable_data_ptr());
   for (const nn::ElementRange& range : found.ranges) {
-    checkpoint.tensors->read(found.tensor, wanted, out, range.begin, range.count);
+    read_range(checkpoint, found, wanted, out, range);
     out += files::bytes_for(wanted, range.count);
   }
   checkpoint.tensors->release(found.tensor);
@@ -160,7 +246,9 @@ void quantize_from(const Checkpoint& checkpoint, const nn::Parameter& parameter,
   const at::ScalarType type = parameter.quantization->source;
   const files::DType wanted = dtype_of(type);
   const auto scalar = ops::to_scalar(type);
-  const std::span<const std::byte> raw = checkpoint.tensors->raw(found.tensor);
+  const std::span<const std::byte> raw = found.scales != nullptr
+                                             ? std::span<const std::byte>()
+                                             : checkpoint.tensors->raw(found.tensor);
   if (found.place.paired_heads > 0 || found.place.transposed) {
     const int64_t rows = parameter.shape[0];
     const at::Tensor own = at::empty({rows, found.count / rows}, at::TensorOptions().dtype(type));
@@ -176,8 +264,8 @@ void quantize_from(const Checkpoint& checkpoint, const nn::Parameter& parameter,
     for (const nn::ElementRange& range : found.ranges)
       for (int64_t done = 0; done < range.count; done += kMost) {
         const int64_t count = std::min(kMost, range.count - done);
-        checkpoint.tensors->read(found.tensor, wanted, part.mutable_data_ptr(), range.begin + done,
-                                 count);
+        read_range(checkpoint, found, wanted, static_cast<std::byte*>(part.mutable_data_ptr()),
+                   {range.begin + done, count});
         quantizer.add(part.const_data_ptr(), scalar, count);
       }
     checkpoint.tensors->release(found.tensor);
@@ -208,8 +296,9 @@ std::vector<const files::TensorInfo*> tensors_of(const Checkpoint& checkpoint,
   for (const nn::Parameter* parameter : parameters) {
     if (parameter->is_added()) continue;
     const Placement place = checkpoint.model->placement(checkpoint.layout, *parameter);
-    const files::TensorInfo* tensor = find_tensor(*checkpoint.tensors, place.tensor);
-    if (tensor != nullptr && known.insert(tensor).second) order.push_back(tensor);
+    const auto [values, scales] = tensors_of(*checkpoint.tensors, place.tensor);
+    for (const files::TensorInfo* tensor : {values, scales})
+      if (tensor != nullptr && known.insert(tensor).second) order.push_back(tensor);
   }
   return order;
 }
@@ -273,7 +362,8 @@ at::Tensor read_parameter(const Checkpoint& checkpoint, const nn::Parameter& par
 at::ScalarType stored_type(const Checkpoint& checkpoint, const nn::Parameter& parameter) {
   const Found found = find(checkpoint, parameter);
   const bool is_sum = found.place.added != 0;
-  if (found.tensor.dtype == files::DType::BF16 && !is_sum) return at::kBFloat16;
+  const bool is_bf16 = found.scales != nullptr || found.tensor.dtype == files::DType::BF16;
+  if (is_bf16 && !is_sum) return at::kBFloat16;
   return found.tensor.dtype == files::DType::F16 && !is_sum ? at::kHalf : at::kFloat;
 }
 

@@ -156,7 +156,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"zero1", "cp=2", "qwen2"}, Case{"zero2", "cp=2", "mistral"},
                       Case{"fsdp", "cp=2", "gpt2"}, Case{"ddp", "cp=2", "opt-plain"},
                       Case{"fsdp", "cp=2", "opt"}, Case{"fsdp", "cp=2", "llama-bias"},
-                      Case{"fsdp", "cp=2", "gemma3"},
+                      Case{"fsdp", "cp=2", "gemma3"}, Case{"fsdp", "cp=2", "gpt-oss"},
                       Case{"fsdp", "cp=2", "llama", [](recipe::Recipe&) {}, "accumulation", 1},
                       Case{"fsdp", "cp=2", "gpt2", [](recipe::Recipe&) {}, "all at once", 8},
                       Case{"fsdp", "cp=2", "qwen2", kClipping, "clipping"},
@@ -255,6 +255,7 @@ recipe::Recipe shared_recipe(std::mt19937& random, const std::string& shape) {
     recipe.lora = {};
     recipe.quantize.clear();
   }
+  tests::fit_to_stacks(recipe.lora, shape);
   const bool is_pair = test::world().size() == 2;
   constexpr const char* kMeshes[] = {"cp=4", "fsdp=2,cp=2", "dp=2,cp=2", "pp=2,cp=2"};
   recipe.mesh = is_pair ? "cp=2" : kMeshes[random() % 4];
@@ -263,10 +264,10 @@ recipe::Recipe shared_recipe(std::mt19937& random, const std::string& shape) {
 }
 
 TEST(ContextParallelMemory, PlanIsTheMeasurementToTheByte) {
-  constexpr const char* kShapes[] = {"llama", "mistral", "qwen2", "gpt2", "opt-plain"};
+  constexpr const char* kShapes[] = {"llama", "mistral", "qwen2", "gpt2", "opt-plain", "gpt-oss"};
   std::mt19937 random(8);
   for (int trial = 0; trial < 60; ++trial) {
-    const std::string shape = kShapes[random() % 5];
+    const std::string shape = kShapes[random() % 6];
     const recipe::Recipe recipe = shared_recipe(random, shape);
     SCOPED_TRACE(fmt::format("trial {}: {} {}, {}", trial, recipe.strategy, recipe.mesh,
                              tests::describe(recipe, shape)));

@@ -13,7 +13,8 @@ Per case <folder>/lora-<name>.safetensors:
   losses (10)                          of ten AdamW steps; case lora-plus: with loraplus's groups
 A quantized base is one whose linear layers but the head hold what bitsandbytes makes of them and
 back: what its layers multiply by, with float32 as the type to compute in.
-Parameters carry our names: "<module>.lora_A.weight", "<module>.lora_magnitude_vector.weight".
+Parameters carry our names: "<module>.lora_A.weight", "<module>.lora_magnitude_vector.weight". Those of
+gpt-oss's experts, which peft has in one matrix, are cut into each expert's.
 """
 import re
 import sys
@@ -27,6 +28,7 @@ from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM
 
 LINEAR = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+EXPERTS = ["mlp.experts.gate_up_proj", "mlp.experts.down_proj"]
 # name: (model, arguments of LoraConfig, learning rate of B over that of A, format of the base)
 CASES = {
     "qv": ("llama", dict(r=4, lora_alpha=8, target_modules=["q_proj", "v_proj"]), 1, None),
@@ -66,6 +68,9 @@ CASES = {
     "nf4-experts": ("olmoe", dict(r=3, lora_alpha=6, target_modules=LINEAR), 1, "nf4"),
     "nf4-experts-dora": ("mixtral", dict(r=3, lora_alpha=6, use_dora=True,
                                          target_modules=["q_proj", "v_proj", "w1", "w2", "w3"]), 1, "nf4"),
+    "stacked-experts": ("gpt-oss", dict(r=3, lora_alpha=6, target_modules=LINEAR[:4], target_parameters=EXPERTS), 1, None),
+    "nf4-stacked-experts": ("gpt-oss", dict(r=2, lora_alpha=6, target_modules=["q_proj", "v_proj"],
+                                            target_parameters=EXPERTS[1:]), 1, "nf4"),
     "int8": ("llama-bias", dict(r=4, lora_alpha=8, target_modules=LINEAR + ["lm_head"]), 1, "int8"),
 }
 STEPS, BATCH = 10, 2
@@ -77,6 +82,27 @@ def our_name(name):
         name = name.replace(".mlp.", ".block_sparse_moe.")
     return name.replace(".default.weight", ".weight").replace(
         "lora_magnitude_vector.default", "lora_magnitude_vector.weight")
+
+
+def halves(value):
+    """Our order of a gpt-oss expert's outputs, the rows of `value`: gates, then ups."""
+    return torch.cat((value[::2], value[1::2]))
+
+
+def ours(name, value, base):
+    """Our names with our values of one of peft's parameters."""
+    name = our_name(name)
+    stack = re.fullmatch(r"(.*\.experts)(\.base_layer)?\.(lora_[AB])\.weight", name)
+    if stack is None:
+        return {name: value}
+    experts = base.config.num_local_experts
+    wrapped = dict(base.named_modules())[stack[1] + (stack[2] or "")].parameter_name
+    if stack[3] == "lora_A":
+        parts = value.chunk(experts)
+    else:
+        parts = [part.contiguous() for part in value.view(len(value), -1, experts).unbind(-1)]
+        parts = [halves(part) for part in parts] if wrapped == "gate_up_proj" else parts
+    return {f"{stack[1]}.{e}.{wrapped}.{stack[3]}.weight": part.clone() for e, part in enumerate(parts)}
 
 
 def there_and_back(weight, form):
@@ -115,6 +141,8 @@ class LinearExperts(torch.nn.ModuleList):
 
 
 def unfuse_experts(model):
+    if model.config.model_type == "gpt_oss":  # whose files and adapters have them fused
+        return
     names = ("w1", "w3", "w2") if model.config.model_type == "mixtral" else ("gate_proj", "up_proj", "down_proj")
     for module in list(model.modules()):
         if hasattr(module, "experts"):
@@ -126,6 +154,12 @@ def quantize(model, form):
     for module in model.modules():
         if isinstance(module, torch.nn.Linear) and module is not model.get_output_embeddings():
             module.weight.data = there_and_back(module.weight.data, form).float()
+        if hasattr(module, "gate_up_proj_bias"):  # as each of our layers, (out, in)
+            for expert, weight in enumerate(module.gate_up_proj.data):
+                pairs = torch.arange(weight.shape[1]).view(2, -1).t().flatten()  # from halves
+                module.gate_up_proj.data[expert] = there_and_back(halves(weight.t()), form).float()[pairs].t()
+            for expert, weight in enumerate(module.down_proj.data):
+                module.down_proj.data[expert] = there_and_back(weight.t(), form).float().t()
 
 
 def make_case(name, model_name, arguments, ratio, form, folder):
@@ -150,13 +184,13 @@ def make_case(name, model_name, arguments, ratio, form, folder):
         labels[row, : row % 5] = -100
     expected = {"input_ids": ids.int(), "labels": labels.int()}
     for key, p in trained.items():
-        expected["start." + our_name(key)] = p.detach().clone()
+        expected |= {"start." + name: value for name, value in ours(key, p.detach().clone(), base).items()}
     out = model(input_ids=ids[:BATCH], labels=labels[:BATCH])
     out.loss.backward()
     expected["logits"] = out.logits.detach().clone()
     expected["loss"] = out.loss.detach().reshape(1).clone()
     for key, p in trained.items():
-        expected["grad." + our_name(key)] = p.grad.clone()
+        expected |= {"grad." + name: value for name, value in ours(key, p.grad.clone(), base).items()}
     model.zero_grad()
     settings = dict(lr=1e-2, weight_decay=0.1, betas=(0.9, 0.95))
     if ratio == 1:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 from parity_case import jitter, ragged, write_case
-from transformers import (AutoModelForCausalLM, Gemma2Config, Gemma3TextConfig, GPT2Config, GPTNeoXConfig, GraniteConfig, MixtralConfig,
+from transformers import (AutoModelForCausalLM, Gemma2Config, Gemma3TextConfig, GPT2Config, GPTNeoXConfig, GptOssConfig, GraniteConfig, MixtralConfig,
                           Olmo2Config, OlmoeConfig, OPTConfig, Phi3Config,
                           Qwen3Config, Qwen3MoeConfig, SmolLM3Config, StableLmConfig, T5Config, T5ForConditionalGeneration)
 
@@ -78,6 +78,11 @@ DECODERS = {
     "qwen3-moe": Qwen3MoeConfig(**{**SMALL, "num_hidden_layers": 3}, head_dim=12, moe_intermediate_size=20,
                                 num_experts=6, num_experts_per_tok=3, norm_topk_prob=True, mlp_only_layers=[0]),
     "mixtral": MixtralConfig(**SMALL, num_local_experts=4, sliding_window=7),
+    # A limit low enough to matter, and frequencies of which some are scaled, some not, some in between.
+    "gpt-oss": GptOssConfig(**{**SMALL, "intermediate_size": 24, "num_hidden_layers": 3}, head_dim=12, num_local_experts=6,
+                            num_experts_per_tok=3, sliding_window=5, swiglu_limit=0.7, rope_parameters=dict(
+                                rope_type="yarn", rope_theta=150000.0, factor=4.0, beta_fast=2.0, beta_slow=0.25,
+                                truncate=False, original_max_position_embeddings=16)),
     # The last of three layers sees all, by a base of its own, scaled.
     "gemma3": Gemma3TextConfig(**{**SMALL, "pad_token_id": 0, "num_hidden_layers": 3}, head_dim=12,
                                query_pre_attn_scalar=9, sliding_window=5, sliding_window_pattern=3,
@@ -121,11 +126,21 @@ def as_in_files(family, key, value):
     if ".experts." not in key:
         return {key: value.t() if ".c_" in key and value.dim() == 2 else value}  # Conv1D keeps (in, out)
     prefix, fused = key.rsplit(".", 1)
+    if family == "gpt_oss":
+        return dict(expert_of_gpt_oss(f"{prefix}.{expert}.", fused, whole) for expert, whole in enumerate(value))
     layers = ("gate_proj", "up_proj") if fused == "gate_up_proj" else ("down_proj",)
     if family == "mixtral":
         layers = [{"gate_proj": "w1", "up_proj": "w3", "down_proj": "w2"}[layer] for layer in layers]
     return {f"{prefix}.{expert}.{layer}.weight": part for expert, whole in enumerate(value)
             for layer, part in zip(layers, whole.chunk(len(layers)))}
+
+
+def expert_of_gpt_oss(prefix, name, value):
+    """One of the stack `name`: gates and ups take turns in its last dimension, and matrices are (in, out)."""
+    if "gate_up" in name:
+        value = torch.cat((value[..., ::2], value[..., 1::2]), -1)
+    layer = name.removesuffix("_bias")
+    return (f"{prefix}{layer}.bias", value) if layer != name else (f"{prefix}{layer}.weight", value.t())
 
 
 def write_encoder_decoder(name, folder):

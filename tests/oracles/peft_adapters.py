@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Adapters as others write them, with what others make of them: peft's LoRA over small random
-transformers models, and LitGPT's LoRA over a small random model of its own, all in float32.
+transformers models, and LitGPT's LoRA over a small random model of its own, all in float32. The base
+of experts that are one tensor is model_parity.py's gpt-oss.
 
 Run: python3 peft_adapters.py ../data/adapters   (peft 0.21.2, transformers 5, litgpt 0.5.9, torch 2.11)
 base/, tied/                config.json and model.safetensors as save_pretrained writes them
@@ -26,6 +27,7 @@ from litgpt.lora import lora_filter
 from litgpt.model import GPT
 from litgpt.scripts.merge_lora import merge_lora
 from litgpt.utils import save_config
+from model_parity import as_in_files
 from peft import LoraConfig, get_peft_model
 from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM, LlamaConfig
@@ -47,6 +49,11 @@ CASES = {
                               alpha_pattern={"mlp.*": 5, "self_attn.v_proj": 1.5})),
     "tied-head": ("tied", dict(r=4, lora_alpha=8, target_modules=["k_proj", "lm_head"])),
     "tied-dora": ("tied", dict(r=2, lora_alpha=4, use_dora=True, target_modules=["q_proj", "lm_head"])),
+    # Two wrappers around the same experts, which are in one tensor.
+    "stacked-experts": ("gpt-oss", dict(r=3, lora_alpha=8, lora_dropout=0.0, target_modules=["q_proj", "o_proj"],
+                                        target_parameters=["mlp.experts.down_proj", "mlp.experts.gate_up_proj"])),
+    "stacked-outputs": ("gpt-oss", dict(r=2, lora_alpha=8, lora_dropout=0.0, target_modules=["q_proj"],
+                                        target_parameters=["model.layers.1.mlp.experts.down_proj"])),
     "pickled": ("base", dict(r=2, lora_alpha=4, target_modules=["q_proj"])),
 }
 # LitGPT's own LoRA options. Its rows of q are in_features many, so that heads must make up the width.
@@ -81,10 +88,11 @@ def make_base(name, options, folder):
 
 def make_case(name, base, options, folder):
     torch.manual_seed(len(name))
-    plain = AutoModelForCausalLM.from_pretrained(folder / base, attn_implementation="eager")
+    where = folder.parent / "parity" / base if base == "gpt-oss" else folder / base
+    plain = AutoModelForCausalLM.from_pretrained(where, attn_implementation="eager")
     before = {key: value.clone() for key, value in plain.state_dict().items()}
-    model = get_peft_model(plain, LoraConfig(task_type="CAUSAL_LM", lora_dropout=0.1, **options))
-    model.peft_config["default"].base_model_name_or_path = f"tests/data/adapters/{base}"
+    model = get_peft_model(plain, LoraConfig(**dict(task_type="CAUSAL_LM", lora_dropout=0.1) | options))
+    model.peft_config["default"].base_model_name_or_path = f"tests/data/{where.parent.name}/{base}"
     randomize(model, "lora_B", 0.2)
     randomize(model, "lora_magnitude_vector", 0.1)
     model.eval()
@@ -106,7 +114,8 @@ def make_case(name, base, options, folder):
         if base == "tied" and key == "model.embed_tokens.weight":
             continue
         if not torch.equal(value, before[key]):
-            expected[key] = value.clone()
+            expected |= {name: part.clone().contiguous()
+                         for name, part in as_in_files(plain.config.model_type, key, value).items()}
     save_file(expected, target / "expected.safetensors")
     print("peft", name, sorted(set(expected) - {"input_ids", "logits"}))
 

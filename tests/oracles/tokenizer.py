@@ -24,6 +24,12 @@ NUM_MERGES = 6000
 LLAMA3 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 QWEN2 = LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
 
+WORD, OPENING, ENDING = r"[^\r\n\p{L}\p{N}]?", r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+SHORT = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+# Of gpt-oss and GPT-4o: capitals begin words.
+O200K = (f"{WORD}{OPENING}*{ENDING}+{SHORT}|{WORD}{OPENING}+{ENDING}*{SHORT}"
+         r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+
 
 def hash_text(text):
     return f"{fnv(text.encode('utf-8')):08x}"
@@ -205,6 +211,7 @@ def main():
     made = {
         "gpt2": gpt2_prefix_space(),
         "llama3": split_bpe(LLAMA3, None, True, bos=True),
+        "o200k": split_bpe(O200K, None, True, bos=False),
         "qwen2": split_bpe(QWEN2, normalizers.NFC(), False, bos=False),
         "llama2": llama2(metaspace=False),
         "mistral": llama2(metaspace=True),

@@ -7,6 +7,7 @@ feature each. Writes tests/data/tokenizer/jinja.json.
 Needs jinja2. Usage: python tokenizer_jinja.py
 """
 import json
+from datetime import datetime
 
 import jinja2
 from jinja2.ext import loopcontrols
@@ -149,6 +150,70 @@ ZEPHYR = """{% for message in messages %}
 {% endif %}
 {% endfor %}"""
 
+# With what gpt-oss's asks of Jinja: recursive macros, a namespace, later messages, today's date, tools by type.
+HARMONY = """{%- macro type_of(spec, nullable=false) -%}
+    {%- if spec.type == "array" -%}
+        {{- type_of(spec['items']) if spec['items'] is defined else "any" }}{{- "[]" }}
+    {%- elif spec.type is defined and spec.type is iterable and spec.type is not string and spec.type is not mapping and spec.type[0] is defined -%}
+        {{- spec.type | join(" | ") }}
+    {%- elif spec.enum is defined -%}
+        {{- '"' + spec.enum | join('" | "') + '"' }}
+    {%- elif spec.type == "object" -%}
+        {{- "{" }}
+        {%- for name, inner in spec.properties.items() -%}
+            {{- name + ("?" if name not in (spec.required or []) else "") + ": " + type_of(inner) }}{{- ", " if not loop.last }}
+        {%- endfor -%}
+        {{- "}" }}
+    {%- else -%}
+        {{- {"integer": "number", "string": "string"}.get(spec.type, "any") }}
+    {%- endif -%}
+    {%- if nullable %}{{- " | null" }}{%- endif -%}
+{%- endmacro -%}
+{%- macro system_message() -%}
+    {%- if model_identity is not defined %}{%- set model_identity = "A model made for a test." %}{%- endif %}
+    {{- model_identity + "\\n" }}
+    {{- "Date: " + ("####-##-##" if strftime_now("%Y-%m-%d") | length == 10 else "none") + "\\n\\n" }}
+    {%- if reasoning_effort is not defined %}{%- set reasoning_effort = "medium" %}{%- endif %}
+    {{- "Effort: " + reasoning_effort }}
+{%- endmacro -%}
+{{- "<|start|>system<|message|>" }}{{- system_message() }}{{- "<|end|>" }}
+{%- if messages[0].role == "developer" or messages[0].role == "system" %}
+    {%- set instructions = messages[0].content %}
+    {%- set rest = messages[1:] %}
+{%- else %}
+    {%- set instructions = "" %}
+    {%- set rest = messages %}
+{%- endif %}
+{%- set tools = [{"name": "find", "parameters": {"type": "object", "required": ["what"], "properties": {"what": {"type": "string"},
+    "kinds": {"type": "array", "items": {"enum": ["a", "b"]}}, "most": {"type": ["number", "null"]}}}}] %}
+{%- if instructions or tools %}
+    {{- "<|start|>developer<|message|>" + instructions }}
+    {%- for tool in tools %}{{- "\\ntype " + tool.name + " = (_: " + type_of(tool.parameters, nullable=true) + ") => any;" }}{%- endfor %}
+    {{- "<|end|>" }}
+{%- endif %}
+{%- set last_call = namespace(name=none) %}
+{%- for message in rest -%}
+    {%- if message.role == "assistant" -%}
+        {%- if "<|channel|>" in message.content %}{{- raise_exception("channels are the template's") }}{%- endif %}
+        {%- if "tool_calls" in message %}
+            {%- set last_call.name = message.tool_calls[0].function.name %}
+        {%- elif loop.last and not add_generation_prompt %}
+            {%- if "thinking" in message %}{{- "<|start|>assistant<|channel|>analysis<|message|>" + message.thinking + "<|end|>" }}{%- endif %}
+            {{- "<|start|>assistant<|channel|>final<|message|>" + message.content + "<|return|>" }}
+        {%- else %}
+            {%- set later = namespace(user=false) %}
+            {%- for other in rest[loop.index:] %}{%- if other.role == "user" %}{%- set later.user = true %}{%- endif %}{%- endfor %}
+            {{- "<|start|>assistant<|channel|>final<|message|>" + message.content + "<|end|>" }}{{- "" if later.user else "!" }}
+        {%- endif %}
+    {%- elif message.role == "tool" -%}
+        {%- if last_call.name is none %}{{- raise_exception("a result without a call") }}{%- endif %}
+    {%- else -%}
+        {{- "<|start|>" + message.role + "<|message|>" + message.content + "<|end|>" }}
+    {%- endif -%}
+{%- endfor -%}
+{%- if add_generation_prompt -%}{{- "<|start|>assistant" }}{%- endif -%}
+"""
+
 SNIPPETS = r"""
 {{ 1 + 2 * 3 ** 2 // 4 - -5 % 3 }}|{{ 7 / 2 }}|{{ -7 // 2 }}|{{ -7 % 3 }}|{{ 2 ** -1 }}|{{ 1e3 }}|{{ 1_000 }}|{{ 0.1 + 0.2 }}|{{ 10 ** 18 }}
 {{ 1 ~ 'a' ~ none ~ true ~ 1.0 ~ [1, 'x', none] ~ {'k': 'v\n', "q'": 1.5} }}
@@ -230,6 +295,7 @@ def environment():
 
     made.filters["tojson"] = tojson
     made.globals["raise_exception"] = raise_exception
+    made.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
     return made
 
 
@@ -254,7 +320,7 @@ def split_snippets():
 
 def main():
     cases = []
-    for name, template in {"chatml": CHATML, "llama2": LLAMA2, "llama3": LLAMA3, "mistral": MISTRAL, "qwen": QWEN, "zephyr": ZEPHYR}.items():
+    for name, template in {"chatml": CHATML, "llama2": LLAMA2, "llama3": LLAMA3, "mistral": MISTRAL, "qwen": QWEN, "zephyr": ZEPHYR, "harmony": HARMONY}.items():
         for messages in CONVERSATIONS:
             for prompt in (False, True):
                 variables = {"messages": messages, "add_generation_prompt": prompt, "tools": None, "documents": None, **TOKENS}

@@ -19,6 +19,7 @@
 #include "engine/batch.h"
 #include "engine/exec/executor.h"
 #include "engine/language_model.h"
+#include "files/checkpoint/adapters/peft_adapter.h"
 #include "files/weights/gguf/gguf.h"
 #include "files/weights/safetensors/safetensors.h"
 #include "models/family.h"
@@ -40,6 +41,11 @@ std::string without_dash(const testing::TestParamInfo<const char*>& info) {
   std::string name = info.param;
   std::erase(name, '-');
   return name;
+}
+
+fs::path base_of(const std::string& name) {
+  if (name.starts_with("stacked")) return tests::source_dir() / "tests/data/parity/gpt-oss";
+  return kAdapters / (name.starts_with("tied") ? "tied" : "base");
 }
 
 // A base opened with an adapter, and the model that merging makes.
@@ -67,8 +73,7 @@ class PeftMerge : public testing::TestWithParam<const char*> {
     const std::string name = GetParam();
     folder_ = kAdapters / "peft" / name;
     expected_ = files::open_safetensors(folder_ / "expected.safetensors");
-    merged_ =
-        std::make_unique<Merged>(kAdapters / (name.starts_with("tied") ? "tied" : "base"), folder_);
+    merged_ = std::make_unique<Merged>(base_of(name), folder_);
   }
 
   fs::path folder_;
@@ -122,8 +127,7 @@ TEST_P(PeftMerge, RoundsOnce) {
 // formats, with the same addition.
 TEST_P(PeftMerge, AddsToWeightsThatWereQuantized) {
   for (const auto format : {ops::QuantizedFormat::Nf4, ops::QuantizedFormat::Int8}) {
-    const std::string name = GetParam();
-    Merged plain(kAdapters / (name.starts_with("tied") ? "tied" : "base"), folder_);
+    Merged plain(base_of(GetParam()), folder_);
     for (nn::Linear* linear : engine::linears_of(*merged_->base.model))
       if (linear->role() != nn::Role::Head)
         linear->weight().quantization = nn::Quantization{.format = format, .source = at::kBFloat16};
@@ -143,8 +147,32 @@ TEST_P(PeftMerge, AddsToWeightsThatWereQuantized) {
 
 INSTANTIATE_TEST_SUITE_P(Cases, PeftMerge,
                          testing::Values("query-value", "all", "rslora", "dora", "patterns",
-                                         "tied-head", "tied-dora", "pickled"),
+                                         "tied-head", "tied-dora", "pickled", "stacked-experts",
+                                         "stacked-outputs"),
                          without_dash);
+
+// What peft wrote, read and written again: the names it nests, and the order of the experts.
+TEST_P(PeftMerge, IsWrittenAsPeftWroteIt) {
+  const fs::path file = folder_ / "adapter_model.safetensors";
+  if (!fs::exists(file)) GTEST_SKIP() << "peft wrote a pickle";
+  const test::TempFolder again;
+  checkpoint::write_peft_files(again.path(), merged_->adapter);
+  const auto theirs = files::open_safetensors(file);
+  const auto ours = files::open_safetensors(again.path() / "adapter_model.safetensors");
+  EXPECT_EQ(ours->tensors().size(), theirs->tensors().size());
+  for (const files::TensorInfo& info : theirs->tensors()) {
+    ASSERT_NE(ours->find(info.name), nullptr) << info.name;
+    EXPECT_TRUE(at::equal(tests::read(*ours, info.name), tests::read(*theirs, info.name)))
+        << info.name;
+  }
+  const auto config = [](const fs::path& folder) {
+    return nlohmann::json::parse(read_file(folder / "adapter_config.json", 1 << 20));
+  };
+  const checkpoint::Adapter found = engine::read_adapter(again.path(), *merged_->base.model);
+  EXPECT_EQ(found.modules.size(), merged_->adapter.modules.size());
+  EXPECT_EQ(config(again.path()).contains("target_parameters"),
+            !config(folder_)["target_parameters"].is_null());
+}
 
 // Written as a GGUF file, to which llama.cpp adds alpha / rank times B A.
 class GgufAdapter : public PeftMerge {

@@ -275,8 +275,8 @@ INSTANTIATE_TEST_SUITE_P(Cases, ModelParity,
                                            "phi3", "phi3-longrope", "phi3-factors", "gemma2",
                                            "gemma3", "gpt2", "gpt2-untied", "gpt-neox",
                                            "gpt-neox-serial", "stablelm", "olmoe", "qwen3-moe",
-                                           "mixtral", "opt", "opt-after", "opt-plain", "t5",
-                                           "t5-gated", "blip2-opt", "blip2-t5"),
+                                           "mixtral", "gpt-oss", "opt", "opt-after", "opt-plain",
+                                           "t5", "t5-gated", "blip2-opt", "blip2-t5"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::replace(name.begin(), name.end(), '-', '_');

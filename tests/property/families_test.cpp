@@ -121,6 +121,7 @@ TEST_P(Families, TechniquesTrainToTheSameBitsAsPlain) {
   for (const Trained& trained : kTrained) {
     recipe::Recipe base = tiny_recipe();
     trained.set_up(base);
+    tests::fit_to_stacks(base.lora, GetParam());
     TinyRun plain(base, store, GetParam());
     const std::vector<double> expected = train(plain, 8, 3);
     const std::vector<NamedRecipe> recipes = with_techniques(base);
@@ -176,6 +177,7 @@ TEST_P(Families, PlanIsTheMeasurementToTheByte) {
   for (int trial = 0; trial < trials; ++trial) {
     recipe::Recipe recipe = tests::random_recipe(random);
     if (!recipe.lora.target_modules.empty()) recipe.lora.target_modules = R"(.*\.1\..*)";
+    tests::fit_to_stacks(recipe.lora, GetParam());
     if (random() % 4 == 0) recipe.model.dropout = 0;
     SCOPED_TRACE(fmt::format("trial {}: {}", trial, tests::describe(recipe, GetParam())));
     const auto model = tiny_model(GetParam());
@@ -232,7 +234,8 @@ TEST_P(Families, APlanForCudaNeedsNoDevice) {
 INSTANTIATE_TEST_SUITE_P(Shapes, Families,
                          ::testing::Values("qwen3", "granite", "smollm3", "olmo2", "phi3", "gemma2",
                                            "gemma3", "gpt-neox", "stablelm", "olmoe", "qwen3-moe",
-                                           "mixtral", "gpt2", "opt", "opt-after", "t5", "t5-gated"),
+                                           "mixtral", "gpt-oss", "gpt2", "opt", "opt-after", "t5",
+                                           "t5-gated"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::replace(name.begin(), name.end(), '-', '_');

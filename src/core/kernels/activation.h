@@ -1,4 +1,5 @@
-// ReLU, SiLU and GELU, plain and gated: y = act(x) and y = act(gate) * up (SwiGLU, GeGLU).
+// ReLU, SiLU and GELU, plain and gated: y = act(x) and y = act(gate) * up (SwiGLU, GeGLU), or
+// gpt-oss's clamped SwiGLU.
 // float32 inside, one rounding at the end. Forward reads its inputs and writes y; backward
 // recomputes act from the inputs, so that only those need to be kept, and can write y once more for
 // the gradient of the weight that y is multiplied with. Every output may be one of the inputs.
@@ -34,9 +35,17 @@ struct ActivationBackward {
   int num_threads = 0;
 };
 
+// gpt-oss's gate: y = g * logistic(alpha * g) * (u + 1), where g is the gate and u the other, g at
+// most `limit` and u between -limit and limit. The gradient of what was clamped is zero.
+struct GateClamp {
+  float limit = 0;  // 0: no clamped gate but act(gate) * up
+  float alpha = 1;
+};
+
 // Strides are in elements from row to row; 0: features. A fused (N, 2F) projection has 2F for both.
 struct GatedForward {
   Activation activation = Activation::Silu;
+  GateClamp clamp;  // with a limit in place of `activation`
   Scalar type = Scalar::F32;
   int64_t rows = 0;            // N
   int64_t features = 0;        // F
@@ -50,6 +59,7 @@ struct GatedForward {
 
 struct GatedBackward {
   Activation activation = Activation::Silu;
+  GateClamp clamp;  // as forward
   Scalar type = Scalar::F32;
   int64_t rows = 0;
   int64_t features = 0;

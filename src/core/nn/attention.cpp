@@ -21,6 +21,7 @@ ops::AttentionContext context_of(const at::Tensor& q, const Packed& queries,
                                 .scale = options.scale,
                                 .sliding_window = options.sliding_window,
                                 .bias_table = options.bias_table,
+                                .sinks = options.sinks,
                                 .score_cap = options.score_cap,
                                 .max_distance = options.max_distance,
                                 .bias_intervals = options.bias_intervals};

@@ -22,6 +22,7 @@ struct AttentionOptions {
   const ops::RopeTables* rope = nullptr;  // rotates q and k
   int64_t sliding_window = 0;
   double score_cap = 0;                   // ops::AttentionContext
+  at::Tensor sinks = {};                  // ops::AttentionContext
   at::Tensor bias_table, bias_intervals;  // ops::AttentionContext
   int64_t max_distance = 128;
   double dropout = 0;               // on the attention probabilities

@@ -97,9 +97,10 @@ void activation_backward_in_place(const at::Tensor& d_out, const at::Tensor& x,
       [&] { cuda::activation_backward(args); });
 }
 
-at::Tensor gated(const at::Tensor& gate, const at::Tensor& up, Activation activation) {
+at::Tensor gated(const at::Tensor& gate, const at::Tensor& up, const Gate& of) {
   at::Tensor out = at::empty(gate.sizes(), gate.options());
-  const kernels::GatedForward args{.activation = activation,
+  const kernels::GatedForward args{.activation = of.activation,
+                                   .clamp = of.clamp,
                                    .type = to_scalar(gate.scalar_type()),
                                    .rows = gate.size(0),
                                    .features = gate.size(1),
@@ -113,8 +114,9 @@ at::Tensor gated(const at::Tensor& gate, const at::Tensor& up, Activation activa
 }
 
 void gated_backward_in_place(const at::Tensor& d_out, const at::Tensor& gate, const at::Tensor& up,
-                             Activation activation, Value value) {
-  const kernels::GatedBackward args{.activation = activation,
+                             const Gate& of, Value value) {
+  const kernels::GatedBackward args{.activation = of.activation,
+                                    .clamp = of.clamp,
                                     .type = to_scalar(gate.scalar_type()),
                                     .rows = gate.size(0),
                                     .features = gate.size(1),

@@ -22,11 +22,19 @@ enum class Value { Dropped, Again };
 void activation_backward_in_place(const at::Tensor& d_out, const at::Tensor& x,
                                   Activation activation, Value value = Value::Dropped);
 
-// activation(gate) * up, all (N, F).
-at::Tensor gated(const at::Tensor& gate, const at::Tensor& up, Activation activation);
+// What a gate does with its operand: activation(gate) * up, or with a limit the clamped form.
+struct Gate {
+  // NOLINTNEXTLINE(google-explicit-constructor): an activation is a gate
+  Gate(Activation a = Activation::Silu, kernels::GateClamp c = {}) : activation(a), clamp(c) {}
+  Activation activation;
+  kernels::GateClamp clamp;
+};
+
+// The gate's result, all (N, F).
+at::Tensor gated(const at::Tensor& gate, const at::Tensor& up, const Gate& of);
 // The gradients of gate and up, written over them; the value over d_out.
 void gated_backward_in_place(const at::Tensor& d_out, const at::Tensor& gate, const at::Tensor& up,
-                             Activation activation, Value value = Value::Dropped);
+                             const Gate& of, Value value = Value::Dropped);
 
 // Whether a copy between host and cuda is complete on return. With No it runs in the order of the
 // current stream, and the pinned host memory must not change until then.

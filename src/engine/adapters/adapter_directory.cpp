@@ -173,7 +173,7 @@ fs::path find_base(const fs::path& directory) {
 checkpoint::Adapter read_adapter(const fs::path& directory, models::Model& base) {
   checkpoint::Adapter adapter;
   if (checkpoint::is_peft_directory(directory))
-    adapter = checkpoint::read_peft_adapter(directory);
+    adapter = checkpoint::read_peft_adapter(directory, expert_stacks(base));
   else if (checkpoint::is_litgpt_adapter(directory))
     adapter = checkpoint::read_litgpt_adapter(directory, litgpt_modules(base));
   else

@@ -177,6 +177,25 @@ void check_rank(const std::vector<nn::Linear*>& linears, const checkpoint::Adapt
       config.r, largest->name(), shape[0], shape[1], smaller_side(largest), smaller_side(largest));
 }
 
+// PEFT adapts all experts of a tensor or none, without DoRA.
+void check_stacks(const std::vector<checkpoint::ExpertStack>& stacks,
+                  const checkpoint::AdapterConfig& config) {
+  for (const checkpoint::ExpertStack& stack : stacks) {
+    const auto adapted = std::ranges::count_if(
+        stack.modules, [&](const auto& name) { return checkpoint::adapts(config, name); });
+    if (adapted > 0 && config.use_dora)
+      throw UserError(
+          "lora_use_dora: peft has no DoRA for {}, which is one tensor of all experts; train "
+          "without it, or leave the experts out (lora_mlp false)",
+          stack.parameter);
+    if (adapted > 0 && adapted < std::ssize(stack.modules))
+      throw UserError(
+          "lora_target_modules: names {} of the {} experts of {}, which is one tensor; name all of "
+          "them or none",
+          adapted, stack.modules.size(), stack.parameter);
+  }
+}
+
 std::shared_ptr<nn::Adapter> new_adapter(const nn::Linear& linear,
                                          const checkpoint::AdapterConfig& config) {
   const std::vector<int64_t>& whole = linear.weight().whole_shape();
@@ -209,11 +228,26 @@ checkpoint::AdapterConfig adapter_config(models::Model& model, const recipe::Lor
                                    .use_dora = options.use_dora};
   check_targets(linears, config, options.target_modules);
   check_rank(linears, config);
+  check_stacks(expert_stacks(model), config);
   config.fan_in_fan_out = std::ranges::any_of(linears, [&](nn::Linear* linear) {
-    return checkpoint::adapts(config, linear->name()) &&
-           model.placement(models::Layout::HuggingFace, linear->weight()).transposed;
+    const models::Placement place = model.placement(models::Layout::HuggingFace, linear->weight());
+    return checkpoint::adapts(config, linear->name()) && place.transposed && place.stacked == 0;
   });
   return config;
+}
+
+std::vector<checkpoint::ExpertStack> expert_stacks(models::Model& model) {
+  std::vector<checkpoint::ExpertStack> stacks;
+  for (const nn::Linear* linear : linears_of(model)) {
+    const models::Placement place = model.placement(models::Layout::HuggingFace, linear->weight());
+    if (place.stacked == 0) continue;
+    const auto known = std::ranges::find(stacks, place.tensor, &checkpoint::ExpertStack::parameter);
+    if (known == stacks.end())
+      stacks.push_back({place.tensor, {linear->name()}, place.paired_heads > 0});
+    else
+      known->modules.push_back(linear->name());
+  }
+  return stacks;
 }
 
 void add_adapters(models::Model& model, const recipe::LoraOptions& options) {
@@ -310,6 +344,8 @@ checkpoint::Adapter adapter_shapes(models::Model& model, const recipe::LoraOptio
     if (adapter->options.magnitude)
       module.magnitude = on_meta(adapter->magnitude.whole_shape(), type);
   }
+  for (const checkpoint::ExpertStack& stack : expert_stacks(model))
+    if (result.modules.contains(stack.modules.front())) result.stacks.push_back(stack);
   add_trained_base(result, model, type);
   return result;
 }

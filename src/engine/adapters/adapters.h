@@ -53,6 +53,9 @@ void quantize_weights(models::Model& model, const recipe::Recipe& recipe,
                       const std::vector<nn::Unit*>& whole = {});
 
 // Removes all adapters, which leaves the base model.
+// Experts whose weights files have in one tensor.
+std::vector<checkpoint::ExpertStack> expert_stacks(models::Model& model);
+
 void remove_adapters(models::Model& model);
 
 struct ParameterCount {

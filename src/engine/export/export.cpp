@@ -3,10 +3,12 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
 
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <utility>
 
 #include "base/error.h"
 #include "base/files.h"
@@ -43,10 +45,7 @@ const char* torch_name(at::ScalarType type) {
 struct Part {
   const nn::Parameter* parameter;
   std::optional<at::ScalarType> type;  // none: as it was read
-  int64_t paired_heads;
-  std::vector<int64_t> file_shape;  // empty: the parameter's
-  bool transposed;
-  double added;
+  models::Placement place;
 };
 
 // Each tensor of the file with the parameters it is made of, in file order.
@@ -66,16 +65,17 @@ FileTensors arrange(models::Model& model, models::Layout layout,
     auto& parts = result.parts[place.tensor];
     if (parts.empty()) order.push_back(place.tensor);
     // Units list q, k, v in the order in which they are fused.
-    parts.push_back({parameter, stays_float ? std::optional(at::kFloat) : type, place.paired_heads,
-                     place.shape, place.transposed, place.added});
+    parts.push_back({parameter, stays_float ? std::optional(at::kFloat) : type, place});
   }
   for (const std::string& name : order) {
     const auto& parts = result.parts[name];
     const Part& first = parts.front();
     std::vector<int64_t> shape =
-        first.file_shape.empty() ? first.parameter->whole_shape() : first.file_shape;
-    for (size_t i = 1; i < parts.size(); ++i) shape[0] += parts[i].parameter->whole_shape()[0];
-    if (first.transposed) std::ranges::reverse(shape);
+        first.place.shape.empty() ? first.parameter->whole_shape() : first.place.shape;
+    if (first.place.stacked == 0)
+      for (size_t i = 1; i < parts.size(); ++i) shape[0] += parts[i].parameter->whole_shape()[0];
+    if (first.place.transposed) std::ranges::reverse(shape);
+    if (first.place.stacked > 0) shape.insert(shape.begin(), first.place.stacked);
     result.infos.push_back(
         files::make_tensor_info(name, dtype_of(first.type.value_or(at::kFloat)), shape));
   }
@@ -83,16 +83,30 @@ FileTensors arrange(models::Model& model, models::Layout layout,
 }
 
 // A tensor of the file, put together from its parameters.
+at::Tensor value_of(const Part& part, const ParameterReader& read) {
+  at::Tensor value = read(*part.parameter).detach();
+  value = (part.type ? value.to(*part.type) : value).contiguous();
+  if (part.place.added != 0) value = value.add(part.place.added);
+  if (part.place.paired_heads > 0) value = models::join_pairs(value, part.place.paired_heads);
+  return part.place.transposed ? value.t().contiguous() : value;
+}
+
 at::Tensor value_of(const std::vector<Part>& parts, const ParameterReader& read) {
-  std::vector<at::Tensor> values;
-  for (const Part& part : parts) {
-    at::Tensor value = read(*part.parameter).detach();
-    value = (part.type ? value.to(*part.type) : value).contiguous();
-    if (part.transposed) value = value.t().contiguous();
-    if (part.added != 0) value = value.add(part.added);
-    values.push_back(part.paired_heads > 0 ? models::join_pairs(value, part.paired_heads) : value);
+  at::Tensor first = value_of(parts.front(), read);
+  if (parts.size() == 1) return first;
+  if (const int64_t count = parts.front().place.stacked; count > 0) {
+    // One by one: together they may be gigabytes.
+    std::vector<int64_t> shape = first.sizes().vec();
+    shape.insert(shape.begin(), count);
+    at::Tensor stack = at::empty(shape, first.options());
+    stack.select(0, parts.front().place.index).copy_(std::exchange(first, {}));
+    for (size_t i = 1; i < parts.size(); ++i)
+      stack.select(0, parts[i].place.index).copy_(value_of(parts[i], read));
+    return stack;
   }
-  return values.size() == 1 ? values.front() : at::cat(values);
+  std::vector<at::Tensor> values{first};
+  for (size_t i = 1; i < parts.size(); ++i) values.push_back(value_of(parts[i], read));
+  return at::cat(values);
 }
 
 // Reads one file tensor at a time; the span is valid until the next call.

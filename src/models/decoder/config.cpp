@@ -175,8 +175,10 @@ std::vector<int64_t> rotating_layers(json& config, int64_t layers, const std::st
 }
 
 // Whether each layer has the sliding window: as layer_types lists it, or by the older keys.
-std::vector<bool> sliding_layers(const json& config, const std::vector<int64_t>& rotates,
-                                 int64_t layers, const std::string& where) {
+std::vector<bool> sliding_layers(const Config& c, const std::vector<int64_t>& rotates,
+                                 const std::string& where) {
+  const json& config = c.json;
+  const int64_t layers = c.num_hidden_layers;
   const ConfigFields fields(config, where);
   const bool has_window =
       fields.has("sliding_window") && fields.boolean("use_sliding_window", true);
@@ -200,7 +202,7 @@ std::vector<bool> sliding_layers(const json& config, const std::vector<int64_t>&
     return slides;
   }
   if (!has_window) return std::vector<bool>(static_cast<size_t>(layers), false);
-  const int64_t pattern = fields.integer("sliding_window_pattern", 0);
+  const int64_t pattern = fields.integer("sliding_window_pattern", c.family->window_pattern);
   const int64_t first = fields.integer("max_window_layers", 0);
   for (int64_t layer = 0; layer < layers; ++layer) {
     if (pattern > 0)
@@ -217,7 +219,7 @@ std::vector<bool> sliding_layers(const json& config, const std::vector<int64_t>&
 void read_layers(Config& c, const std::string& where) {
   const ConfigFields fields(c.json, where);
   const std::vector<int64_t> rotates = rotating_layers(c.json, c.num_hidden_layers, where);
-  const std::vector<bool> slides = sliding_layers(c.json, rotates, c.num_hidden_layers, where);
+  const std::vector<bool> slides = sliding_layers(c, rotates, where);
   const Rotation of_windows =
       fields.has("rope_local_base_freq") ? Rotation::Window : Rotation::Model;
   const bool any_slides = std::ranges::find(slides, true) != slides.end();
@@ -273,6 +275,13 @@ void read_sizes(Config& c, const std::string& where) {
                     where, c.head_dim, c.rotary_dim);
 }
 
+double positive(const ConfigFields& fields, const char* key, std::optional<double> fallback = {}) {
+  const double value = fields.number(key, fallback);
+  if (!std::isfinite(value) || value <= 0)
+    throw UserError("{}: {} = {} must be positive", fields.where(), key, value);
+  return value;
+}
+
 // Which blocks have experts, and how many.
 void read_experts(Config& c, const std::string& where) {
   const ConfigFields fields(c.json, where);
@@ -287,6 +296,13 @@ void read_experts(Config& c, const std::string& where) {
         "{}: output_router_logits = true adds a loss that balances the experts, which snug does "
         "not compute; set it to false to train without it",
         where);
+  if (c.family->fused_experts) {
+    if (c.activation != ops::Activation::Silu)
+      throw UserError("{}: the experts of a {} model have the activation silu, not \"{}\"", where,
+                      c.family->model_type, fields.text("hidden_act"));
+    c.expert_clamp = {.limit = static_cast<float>(positive(fields, "swiglu_limit")),
+                      .alpha = static_cast<float>(positive(fields, "swiglu_alpha"))};
+  }
   const std::vector<int64_t> dense = fields.ids("mlp_only_layers");
   const int64_t step = fields.integer_between("decoder_sparse_step", 1, 4096, 1);
   for (int64_t layer = 0; layer < c.num_hidden_layers; ++layer)
@@ -296,13 +312,6 @@ void read_experts(Config& c, const std::string& where) {
   if (!c.json.contains("num_experts")) return;
   c.json["num_experts"] = c.num_experts;
   c.json.erase("num_local_experts");
-}
-
-double positive(const ConfigFields& fields, const char* key, std::optional<double> fallback = {}) {
-  const double value = fields.number(key, fallback);
-  if (!std::isfinite(value) || value <= 0)
-    throw UserError("{}: {} = {} must be positive", fields.where(), key, value);
-  return value;
 }
 
 void read_constants(Config& c, const std::string& where) {

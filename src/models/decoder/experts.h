@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,12 +24,18 @@ class Experts {
   // Without the router: it stays as exact as activations are, and gets no adapter.
   void list(std::vector<nn::Linear*>& linears);
   // What the products of experts that a token is not routed to would take, as Model counts them.
-  double idle_flops_per_token() const;
+  double idle_flops_per_token();
 
  private:
   struct Expert {
-    nn::Linear gate, up, down;
+    nn::Linear gate;               // with fused experts gates and behind them ups
+    std::optional<nn::Linear> up;  // else
+    nn::Linear down;
   };
+  template <class Body>
+  void for_each_layer(const Body& body);
+
+  Expert make_expert(const std::string& name) const;
 
   const Config& config_;
   nn::Linear router_;  // (num_experts, D)

@@ -29,7 +29,7 @@ struct WeightNames {
   // Of a mixture of experts: the router; the experts, "<experts>.0." and so on, and their layers.
   const char* router = "mlp.gate";
   const char* experts = "mlp.experts";
-  const char* expert_gate = "gate_proj";
+  const char* expert_gate = "gate_proj";  // with fused experts gate and up
   const char* expert_up = "up_proj";
   const char* expert_down = "down_proj";
   const char* norm = "model.norm";
@@ -52,6 +52,12 @@ struct Family {
   bool layer_norm = false;   // layer norms with biases in place of RMSNorms
   bool gated = true;         // the MLP has a gate
   bool mlp_bias = false;     // the MLP's layers have biases, whatever the config says
+  bool sinks = false;        // attention has a learned sink for each head
+  // Of each expert gate and up are one layer, and files have one tensor for all experts; every
+  // layer and the router have biases, and the gate is clamped.
+  bool fused_experts = false;
+  // Of every so many layers the last one sees all, unless the config says which have a window.
+  int64_t window_pattern = 0;
   WeightNames names;
   bool scaled_embedding = false;  // the embedding is multiplied by sqrt(hidden_size)
   // JSON: the family's keys besides the common ones, with what transformers assumes for an absent

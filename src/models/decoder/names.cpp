@@ -1,5 +1,7 @@
 // The names of a decoder's weights in each layout. Our own names are Hugging Face's.
 // SPDX-License-Identifier: Apache-2.0
+#include <string>
+
 #include "base/error.h"
 #include "models/decoder/units.h"
 
@@ -52,11 +54,30 @@ std::string layer_name(Layout layout, const Family& family, std::string_view our
   throw InternalError(fmt::format("no file name for {}", ours));
 }
 
+// "model.layers.0.mlp.experts.3.down_proj.bias" is number 3 of "model.layers.0.mlp.experts.
+// down_proj_bias". Matrices are stacked as (in, out), and a fused layer's gates and ups take turns.
+Placement in_stack(const Config& c, const nn::Parameter& parameter) {
+  const std::string& name = parameter.name;
+  const std::string experts = std::string(c.family->names.experts) + ".";
+  const size_t found = name.find(experts);
+  if (found == std::string::npos) return {.tensor = name};
+  const size_t number = found + experts.size(), layer = name.find('.', number) + 1;
+  const size_t kind = name.find('.', layer);
+  const bool is_bias = name.substr(kind) == ".bias";
+  const std::string of = name.substr(layer, kind - layer);
+  return {.tensor = name.substr(0, number) + of + (is_bias ? "_bias" : ""),
+          .paired_heads = of == c.family->names.expert_gate ? 1 : 0,
+          .transposed = !is_bias,
+          .stacked = c.num_experts,
+          .index = std::stoll(name.substr(number, layer - number))};
+}
+
 }  // namespace
 
 Placement DecoderModel::placement(Layout layout, const nn::Parameter& parameter) const {
   const std::string& name = parameter.name;
-  if (layout == Layout::HuggingFace) return {.tensor = name};
+  if (layout == Layout::HuggingFace)
+    return config_.family->fused_experts ? in_stack(config_, parameter) : Placement{.tensor = name};
   if (config_.family->gguf.empty())
     throw UserError("{} models are read and written as Hugging Face directories only (--to hf)",
                     config_.family->model_type);

@@ -153,6 +153,8 @@ Block::Block(const Config& c, int64_t layer, const Rope* rope)
          c.hidden_size, bias_if(c.output_bias)),
       q_norm_(qk_norm(c, name_ + "self_attn.q_norm", c.num_attention_heads)),
       k_norm_(qk_norm(c, name_ + "self_attn.k_norm", c.num_key_value_heads)) {
+  if (c.family->sinks)
+    sinks_ = {.name = name_ + "self_attn.sinks", .shape = {c.num_attention_heads}, .value = {}};
   if (c.layers[static_cast<size_t>(layer)].experts) {
     experts_.emplace(c, name_);
     return;
@@ -172,6 +174,7 @@ std::vector<nn::Parameter*> Block::parameters() {
   o_.list(all);
   for (auto* norm : {&q_norm_, &k_norm_})
     if (*norm) all.push_back(&(*norm)->weight);
+  if (sinks_) all.push_back(&*sinks_);
   for (auto* norm : {&after_attention_, &before_mlp_}) add(*norm);
   if (experts_) experts_->list(all);
   for (nn::Linear& linear : gate_up_) linear.list(all);
@@ -200,14 +203,16 @@ at::Tensor Block::attend(const at::Tensor& x, const nn::Batch& batch, const nn::
   if (q_norm_) qkv[0] = q_norm_->forward_heads(qkv[0]);
   if (k_norm_) qkv[1] = k_norm_->forward_heads(qkv[1]);
   for (at::Tensor& heads : qkv) heads = nn::split_heads(heads, d);
-  const nn::AttentionOptions options{.scale = config_.attention_scale,
-                                     .rope = rope_ == nullptr ? nullptr : &rope_->tables(),
-                                     .sliding_window = layer.sliding_window,
-                                     .score_cap = config_.score_cap,
-                                     .bias_table = {},
-                                     .dropout = config_.attention_dropout,
-                                     .site = name_ + "self_attn",
-                                     .queries = &qkv_.front()};
+  const nn::AttentionOptions options{
+      .scale = config_.attention_scale,
+      .rope = rope_ == nullptr ? nullptr : &rope_->tables(),
+      .sliding_window = layer.sliding_window,
+      .score_cap = config_.score_cap,
+      .sinks = sinks_ ? nn::trained_input(*sinks_, at::kFloat) : at::Tensor(),
+      .bias_table = {},
+      .dropout = config_.attention_dropout,
+      .site = name_ + "self_attn",
+      .queries = &qkv_.front()};
   nn::Batch placed = batch;
   if (rope_ != nullptr) placed.positions = rope_->places(batch);
   return o_.forward(nn::causal_attention(qkv[0], qkv[1], qkv[2], layer_, options, placed, pass),
@@ -311,7 +316,7 @@ std::vector<nn::SplitRow> DecoderModel::split() const {
       {"lm_head", nn::by_rows()},         {"embed_in", nn::by_rows()},
       {"query_key_value", nn::by_rows()}, {"attention.dense", nn::by_columns()},
       {"dense_h_to_4h", nn::by_rows()},   {"dense_4h_to_h", nn::by_columns()},
-      {"embed_out", nn::by_rows()}};
+      {"embed_out", nn::by_rows()},       {"self_attn.sinks", nn::by_rows()}};
   if (config_.family->qk_norm == QkNorm::Head) return all;
   all.push_back({"q_norm", nn::by_rows()});
   all.push_back({"k_norm", nn::by_rows()});
@@ -332,7 +337,7 @@ std::vector<HeadCount> DecoderModel::head_counts() const {
 double DecoderModel::flops_per_token(double seqlen) const {
   double flops = Model::flops_per_token(seqlen);
   for (const auto& block : blocks_)
-    if (const auto& experts = block->experts()) flops -= experts->idle_flops_per_token();
+    if (auto& experts = block->experts()) flops -= experts->idle_flops_per_token();
   return flops;
 }
 

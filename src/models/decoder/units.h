@@ -60,7 +60,7 @@ class Block final : public nn::Unit {
   nn::State forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) override;
   std::vector<nn::Parameter*> parameters() override;
   std::vector<nn::Linear*> linears() override;
-  const std::optional<Experts>& experts() const { return experts_; }
+  std::optional<Experts>& experts() { return experts_; }
 
  private:
   // (c, D) -> (c, D)
@@ -76,8 +76,9 @@ class Block final : public nn::Unit {
   std::vector<nn::Linear> qkv_;  // one each, or one for all
   nn::Linear o_;
   std::optional<nn::RmsNorm> q_norm_, k_norm_;
-  std::optional<Experts> experts_;   // in place of the following
-  std::vector<nn::Linear> gate_up_;  // gate and up, or one for both; up alone without a gate
+  std::optional<nn::Parameter> sinks_;  // (H)
+  std::optional<Experts> experts_;      // in place of the following
+  std::vector<nn::Linear> gate_up_;     // gate and up, or one for both; up alone without a gate
   std::optional<nn::Linear> down_;
 };
 

@@ -107,6 +107,28 @@ TEST_F(FromConfig, PublishedSizesOfDecoders) {
   expect("olmoe", 50304, 2048, 1024, 16, 16, 16, {{"clip_qkv", nullptr}}, 6'919'161'856);
   expect("qwen3_moe", 151936, 2048, 6144, 48, 32, 4, {{"head_dim", 128}}, 30'532'122'624);
   expect("mixtral", 32000, 4096, 14336, 32, 32, 8, {{"router_jitter_noise", 0.0}}, 46'702'792'704);
+  // As published: 20.9 and 116.8 thousand millions.
+  const json gpt_oss = {{"num_local_experts", 32}, {"initial_context_length", 4096}};
+  expect("gpt_oss", 201088, 2880, 2880, 24, 64, 8, gpt_oss, 20'914'757'184);
+  expect("gpt_oss", 201088, 2880, 2880, 36, 64, 8, {{"experts_per_token", 4}}, 116'829'156'672);
+}
+
+// transformers' own defaults: where nothing is said every second layer sees all, and rotary
+// frequencies are stretched.
+TEST_F(FromConfig, GptOssIsReadAndRefusedByName) {
+  json config = config_of("gpt-oss");
+  const json types = config["layer_types"];
+  config.erase("layer_types");
+  EXPECT_EQ(make(config)->hugging_face_config()["layer_types"], types);
+  config.erase("rope_parameters");
+  EXPECT_EQ(make(config)->hugging_face_config()["rope_scaling"]["factor"], 32.0);
+  config["swiglu_limit"] = 0.0;
+  EXPECT_NE(refusal(config).find("swiglu_limit = 0 must be positive"), std::string::npos)
+      << refusal(config);
+  config["swiglu_limit"] = 7.0;
+  config["hidden_act"] = "gelu";
+  EXPECT_NE(refusal(config).find("have the activation silu, not \"gelu\""), std::string::npos)
+      << refusal(config);
 }
 
 // Optimizers form groups from roles, so a new family must not forget to say them.

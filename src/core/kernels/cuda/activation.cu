@@ -57,6 +57,27 @@ __device__ ValueAndSlope evaluate(Activation activation, float x) {
   }
 }
 
+// y = value * up; of dy the gate's gradient is dy * up * slope, up's dy * passed.
+struct GateTerms {
+  float value, slope, up, passed;
+};
+
+__device__ GateTerms clamped(GateClamp clamp, float gate, float up) {
+  const float limit = clamp.limit;
+  const float g = gate > limit ? limit : gate;
+  const float u = up > limit ? limit : up < -limit ? -limit : up;
+  const float s = logistic(clamp.alpha * g);
+  const float slope = s * (1.f + clamp.alpha * g * logistic(-clamp.alpha * g));
+  const bool in_range = !(up > limit) && !(up < -limit);
+  return {g * s, gate > limit ? 0.f : slope, u + 1.f, in_range ? g * s : 0.f};
+}
+
+__device__ GateTerms terms(Activation activation, GateClamp clamp, float gate, float up) {
+  if (clamp.limit > 0) return clamped(clamp, gate, up);
+  const ValueAndSlope both = evaluate(activation, gate);
+  return {both.value, both.slope, up, both.value};
+}
+
 template <class T>
 struct Gated {
   Activation activation;
@@ -69,6 +90,7 @@ struct Gated {
   T* y;
   T* dgate;
   T* dup;
+  GateClamp clamp;
 };
 
 template <class T>
@@ -79,8 +101,8 @@ __global__ void __launch_bounds__(kThreads) forward(Gated<T> a) {
     const int64_t i = first + round * kThreads;
     if (i >= a.features) return;
     const float up = a.up != nullptr ? to_float(a.up[in + i]) : 1.f;
-    const float value = evaluate(a.activation, to_float(a.gate[in + i])).value;
-    a.y[out + i] = from_float<T>(value * up);
+    const GateTerms gate = terms(a.activation, a.clamp, to_float(a.gate[in + i]), up);
+    a.y[out + i] = from_float<T>(gate.value * gate.up);
   }
 }
 
@@ -93,10 +115,10 @@ __global__ void __launch_bounds__(kThreads) backward(Gated<T> a) {
     if (i >= a.features) return;
     const float up = a.up != nullptr ? to_float(a.up[in + i]) : 1.f;
     const float dy = to_float(a.dy[out + i]);
-    const ValueAndSlope gate = evaluate(a.activation, to_float(a.gate[in + i]));
-    a.dgate[in + i] = from_float<T>(dy * up * gate.slope);
-    if (a.dup != nullptr) a.dup[in + i] = from_float<T>(dy * gate.value);
-    if (a.y != nullptr) a.y[out + i] = from_float<T>(gate.value * up);
+    const GateTerms gate = terms(a.activation, a.clamp, to_float(a.gate[in + i]), up);
+    a.dgate[in + i] = from_float<T>(dy * gate.up * gate.slope);
+    if (a.dup != nullptr) a.dup[in + i] = from_float<T>(dy * gate.passed);
+    if (a.y != nullptr) a.y[out + i] = from_float<T>(gate.value * gate.up);
   }
 }
 
@@ -152,6 +174,7 @@ void gated_forward(const GatedForward& args, cudaStream_t stream) {
                   args.output_stride != 0 ? args.output_stride : args.features};
     a.gate = static_cast<const T*>(args.gate);
     a.up = static_cast<const T*>(args.up);
+    a.clamp = args.clamp;
     a.y = static_cast<T*>(args.y);
     launch("gated_forward", forward<T>, grid_of(args.rows, args.features), kThreads, 0, stream, a);
   });
@@ -166,6 +189,7 @@ void gated_backward(const GatedBackward& args, cudaStream_t stream) {
                   args.output_stride != 0 ? args.output_stride : args.features};
     a.gate = static_cast<const T*>(args.gate);
     a.up = static_cast<const T*>(args.up);
+    a.clamp = args.clamp;
     a.dy = static_cast<const T*>(args.dy);
     a.dgate = static_cast<T*>(args.dgate);
     a.dup = static_cast<T*>(args.dup);

@@ -15,10 +15,15 @@ namespace snug::ops {
 AttentionOutput attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                        const AttentionContext& context, const at::Tensor& out = {});
 
+// What besides q, k and v wants a gradient.
+struct Trained {
+  bool bias = false, sinks = false;
+};
+
 // d_out (N, H, D), contiguous. Gradients are written to the tensors of `room` that are defined.
 AttentionGradients attend_backward(const at::Tensor& d_out, const at::Tensor& q,
                                    const at::Tensor& k, const at::Tensor& v,
                                    const AttentionOutput& forward, const AttentionContext& context,
-                                   bool trains_bias, const AttentionGradients& room = {});
+                                   Trained trained, const AttentionGradients& room = {});
 
 }  // namespace snug::ops

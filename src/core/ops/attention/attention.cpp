@@ -55,6 +55,7 @@ kernels::cpu::AttentionArgs arguments(const at::Tensor& q, const at::Tensor& k, 
           .kv_cu_seqlens = read_pointer<int32_t>(context.kv_cu_seqlens),
           .bias = bias_of(context),
           .score_cap = static_cast<float>(context.score_cap),
+          .sinks = read_pointer<float>(context.sinks),
           .dropout = {.probability = context.dropout,
                       .key = context.dropout_key,
                       .first_head = context.dropout_first_head,
@@ -70,41 +71,48 @@ struct CarriedAttention final : torch::CustomClassHolder {
   AttentionContext context;
 };
 
-// The context is passed along; of its tensors only the biases are an autograd input.
+// The context is passed along; of its tensors the biases and the sinks are autograd inputs.
 struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
-  static constexpr size_t kBiasInput = 3;
+  // libtorch numbers the inputs that there are, and there are never both.
+  static constexpr size_t kBiasOrSinks = 3;
 
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& q, const at::Tensor& k,
                             const at::Tensor& v, const std::optional<at::Tensor>& bias_table,
+                            const std::optional<at::Tensor>& sinks,
                             const AttentionContext& context) {
     rotate_in_place(q, k, context.positions, context.rope, RopeDirection::Forward);
     const AttentionOutput result = attend(q, k, v, context);
-    keep(ctx, {q, k, v, result.out, result.lse, bias_table.value_or(at::Tensor())});
+    keep(ctx, {q, k, v, result.out, result.lse, bias_table.value_or(at::Tensor()),
+               sinks.value_or(at::Tensor())});
     auto carried = c10::make_intrusive<CarriedAttention>();
     carried->context = context;
     carried->context.bias_table.reset();
+    carried->context.sinks.reset();
     ctx->saved_data["context"] = c10::IValue::make_capsule(std::move(carried));
     return result.out;
   }
 
-  static AttentionContext restore(AutogradContext* ctx, const at::Tensor& bias_table) {
+  static AttentionContext restore(AutogradContext* ctx, const variable_list& saved) {
     const auto capsule = ctx->saved_data["context"].toCapsule();
     AttentionContext context = static_cast<const CarriedAttention*>(capsule.get())->context;
-    context.bias_table = bias_table;
+    context.bias_table = saved[5];
+    context.sinks = saved[6];
     return context;
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const variable_list saved = ctx->get_saved_variables();
-    const AttentionContext context = restore(ctx, saved[5]);
+    const AttentionContext context = restore(ctx, saved);
     const at::Tensor d_out = grads[0].contiguous().view(saved[0].sizes());
-    const bool trains_bias = saved[5].defined() && ctx->needs_input_grad(kBiasInput);
-    auto [dq, dk, dv, d_bias] =
+    const auto trains = [&](const at::Tensor& input) {
+      return input.defined() && ctx->needs_input_grad(kBiasOrSinks);
+    };
+    auto [dq, dk, dv, d_bias, d_sinks] =
         attend_backward(d_out, saved[0], saved[1], saved[2], {.out = saved[3], .lse = saved[4]},
-                        context, trains_bias);
+                        context, {.bias = trains(saved[5]), .sinks = trains(saved[6])});
     rotate_in_place(dq, dk, context.positions, context.rope, RopeDirection::Inverse);
-    if (!trains_bias) return {dq, dk, dv, {}, {}};
-    return {dq, dk, dv, d_bias.to(context.bias_table.scalar_type()), {}};
+    if (d_bias.defined()) d_bias = d_bias.to(context.bias_table.scalar_type());
+    return {dq, dk, dv, d_bias, d_sinks, {}};
   }
 };
 
@@ -113,8 +121,12 @@ void check_context(const at::Tensor& q, const at::Tensor& k, const AttentionCont
   SNUG_CHECK(
       !table.defined() || (table.dim() == 2 && table.size(1) == q.size(1) && table.is_contiguous()),
       "the table of relative biases must have a column for each of {} heads", q.size(1));
-  SNUG_CHECK(!table.defined() || context.score_cap == 0, "attention with biases has no cap, not {}",
-             context.score_cap);
+  SNUG_CHECK(!table.defined() || (context.score_cap == 0 && !context.sinks.defined()),
+             "attention with biases has neither a cap nor sinks");
+  const at::Tensor& sinks = context.sinks;
+  SNUG_CHECK(!sinks.defined() || (sinks.dim() == 1 && sinks.size(0) == q.size(1) &&
+                                  sinks.scalar_type() == at::kFloat && sinks.is_contiguous()),
+             "attention needs one float32 sink for each of {} heads", q.size(1));
   if (!context.kv_cu_seqlens.defined()) {
     SNUG_CHECK(q.size(0) == k.size(0), "self-attention with {} queries and {} keys", q.size(0),
                k.size(0));
@@ -150,10 +162,12 @@ AttentionOutput attend(const at::Tensor& q, const at::Tensor& k, const at::Tenso
 AttentionGradients attend_backward(const at::Tensor& d_out, const at::Tensor& q,
                                    const at::Tensor& k, const at::Tensor& v,
                                    const AttentionOutput& forward, const AttentionContext& context,
-                                   bool trains_bias, const AttentionGradients& room) {
+                                   Trained trained, const AttentionGradients& room) {
   if (kernel_device(q) == at::kCUDA) {
     AttentionGradients result = library_attention_backward(choose_library_attention(q, context),
                                                            d_out, q, k, v, forward, context);
+    if (!trained.bias) result.d_bias.reset();
+    if (trained.sinks) result.d_sinks = sink_gradients(d_out, forward, context);
     if (room.dq.defined()) result.dq = room.dq.copy_(result.dq);
     if (room.dk.defined()) result.dk = room.dk.copy_(result.dk);
     if (room.dv.defined()) result.dv = room.dv.copy_(result.dv);
@@ -162,16 +176,18 @@ AttentionGradients attend_backward(const at::Tensor& d_out, const at::Tensor& q,
   const auto like = [](const at::Tensor& given, const at::Tensor& x) {
     return given.defined() ? given : at::empty(x.sizes(), x.options());
   };
-  AttentionGradients gradients{like(room.dq, q), like(room.dk, k), like(room.dv, v), {}};
-  if (trains_bias)
-    gradients.d_bias = at::empty(context.bias_table.sizes(), q.options().dtype(at::kFloat));
+  AttentionGradients gradients{like(room.dq, q), like(room.dk, k), like(room.dv, v)};
+  const auto floats = q.options().dtype(at::kFloat);
+  if (trained.bias) gradients.d_bias = at::empty(context.bias_table.sizes(), floats);
+  if (trained.sinks) gradients.d_sinks = at::empty(context.sinks.sizes(), floats);
   const kernels::cpu::AttentionBackwardArgs args{
       .forward = arguments(q, k, v, forward.out, forward.lse, context),
       .d_out = read_pointer(d_out),
       .dq = write_pointer(gradients.dq),
       .dk = write_pointer(gradients.dk),
       .dv = write_pointer(gradients.dv),
-      .d_bias = static_cast<float*>(write_pointer(gradients.d_bias))};
+      .d_bias = static_cast<float*>(write_pointer(gradients.d_bias)),
+      .d_sinks = static_cast<float*>(write_pointer(gradients.d_sinks))};
   with_workspace(d_out, kernels::cpu::attention_workspace_bytes(args.forward, /*backward=*/true),
                  [&](void* scratch) { kernels::cpu::attention_backward(args, scratch); });
   return gradients;
@@ -182,8 +198,10 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
   SNUG_CHECK(q.size(1) % k.size(1) == 0 && k.sizes() == v.sizes(), "{} query and {} key heads",
              q.size(1), k.size(1));
   check_context(q, k, context);
-  const at::Tensor& table = context.bias_table;
-  return AttentionFunction::apply(q, k, v, table.defined() ? std::optional(table) : std::nullopt,
+  const auto optional = [](const at::Tensor& x) {
+    return x.defined() ? std::optional(x) : std::nullopt;
+  };
+  return AttentionFunction::apply(q, k, v, optional(context.bias_table), optional(context.sinks),
                                   context);
 }
 
@@ -210,6 +228,7 @@ at::Tensor decode_attention(const at::Tensor& q, const at::Tensor& k_cache,
                                                .sliding_window = context.sliding_window,
                                                .bias = bias_of(context),
                                                .score_cap = static_cast<float>(context.score_cap),
+                                               .sinks = read_pointer<float>(context.sinks),
                                                .out = write_pointer(out)};
   with_workspace(q, kernels::cpu::decode_attention_workspace_bytes(args),
                  [&](void* scratch) { kernels::cpu::decode_attention(args, scratch); });

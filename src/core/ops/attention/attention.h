@@ -26,6 +26,9 @@ struct AttentionContext {
   // 2.1): row b of the table (buckets, H) is for distances in bucket b. Undefined: none. It gets a
   // gradient.
   at::Tensor bias_table;
+  // (H) float32: a score that each row of a head has beside those of its keys, of a key whose value
+  // is zero (gpt-oss; Xiao et al. 2023). Undefined: none. It gets a gradient.
+  at::Tensor sinks;
   double score_cap = 0;        // c: a score s becomes c * tanh(s / c); 0: none. Not with biases
   int64_t max_distance = 128;  // larger distances share the last bucket
   at::Tensor bias_intervals;   // bias_intervals() of score_block.h, made once; cuda only

@@ -137,15 +137,15 @@ at::Tensor room_for(const at::Tensor& all, const ContextChunk& chunk, int64_t le
 
 struct ContextAttentionFunction : torch::autograd::Function<ContextAttentionFunction> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& q, const at::Tensor& k,
-                            const at::Tensor& v, const AttentionContext& context,
-                            const ContextShare& share) {
+                            const at::Tensor& v, const std::optional<at::Tensor>& sinks,
+                            const AttentionContext& context, const ContextShare& share) {
     GatheredTokens values(share, v);
     rotate_in_place(k, context.positions, context.rope, RopeDirection::Forward);
     GatheredTokens keys(share, k);
     rotate_in_place(q, context.positions, context.rope, RopeDirection::Forward);
     const at::Tensor out = at::empty({q.size(0), q.size(1) * q.size(2)}, q.options());
     const at::Tensor all_v = values.finish(), all_k = keys.finish();
-    variable_list kept{q, k, v, out};
+    variable_list kept{q, k, v, out, sinks.value_or(at::Tensor())};
     const int64_t length = q.size(0) / 2;
     for (size_t c = 0; c < share.chunks.size(); ++c) {
       const ContextChunk& chunk = share.chunks[c];
@@ -157,6 +157,7 @@ struct ContextAttentionFunction : torch::autograd::Function<ContextAttentionFunc
     keep(ctx, std::move(kept));
     auto carried = c10::make_intrusive<CarriedContext>();
     carried->context = context;
+    carried->context.sinks.reset();
     carried->share = share;
     ctx->saved_data["share"] = c10::IValue::make_capsule(std::move(carried));
     return out;
@@ -165,7 +166,9 @@ struct ContextAttentionFunction : torch::autograd::Function<ContextAttentionFunc
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const variable_list saved = ctx->get_saved_variables();
     const auto capsule = ctx->saved_data["share"].toCapsule();
-    const AttentionContext& context = static_cast<const CarriedContext*>(capsule.get())->context;
+    AttentionContext context = static_cast<const CarriedContext*>(capsule.get())->context;
+    context.sinks = saved[4];
+    const bool trains_sinks = saved[4].defined() && ctx->needs_input_grad(3);
     const ContextShare& share = static_cast<const CarriedContext*>(capsule.get())->share;
     const at::Tensor &q = saved[0], &out = saved[3];
     GatheredTokens values(share, saved[2]), keys(share, saved[1]);
@@ -179,15 +182,16 @@ struct ContextAttentionFunction : torch::autograd::Function<ContextAttentionFunc
       const ContextChunk& chunk = share.chunks[c];
       return attend_backward(rows_of(d_out, c), rows_of(q, c), keys_of(all_k, chunk, length),
                              keys_of(all_v, chunk, length),
-                             {.out = rows_of(out, c), .lse = saved[4 + c]},
-                             context_of(context, share, chunk), /*trains_bias=*/false, room);
+                             {.out = rows_of(out, c), .lse = saved[5 + c]},
+                             context_of(context, share, chunk), {.sinks = trains_sinks}, room);
     };
-    gradients_of(1, {.dq = rows_of(dq, 1), .dk = dk.of_later, .dv = dv.of_later, .d_bias = {}});
+    at::Tensor d_sinks =
+        gradients_of(1, {.dq = rows_of(dq, 1), .dk = dk.of_later, .dv = dv.of_later}).d_sinks;
     {
       const AttentionGradients more = gradients_of(0, {.dq = rows_of(dq, 0),
                                                        .dk = room_for(all_k, earlier, length),
-                                                       .dv = room_for(all_v, earlier, length),
-                                                       .d_bias = {}});
+                                                       .dv = room_for(all_v, earlier, length)});
+      if (d_sinks.defined()) d_sinks.add_(more.d_sinks);
       dk.add(more.dk, earlier, length);
       dv.add(more.dv, earlier, length);
     }
@@ -197,7 +201,7 @@ struct ContextAttentionFunction : torch::autograd::Function<ContextAttentionFunc
     rotate_in_place(dq, context.positions, context.rope, RopeDirection::Inverse);
     at::Tensor k_gradient = own_dk.finish(), v_gradient = own_dv.finish();
     rotate_in_place(k_gradient, context.positions, context.rope, RopeDirection::Inverse);
-    return {dq, k_gradient, v_gradient, {}, {}};
+    return {dq, k_gradient, v_gradient, d_sinks, {}, {}};
   }
 };
 
@@ -211,7 +215,9 @@ at::Tensor context_attention(const at::Tensor& q, const at::Tensor& k, const at:
              "{} queries and {} keys are not two chunks of tokens", q.size(0), k.size(0));
   SNUG_CHECK(context.causal && !context.bias_table.defined(),
              "context parallelism requires a causal mask and no biases");
-  return ContextAttentionFunction::apply(q, k, v, context, share);
+  return ContextAttentionFunction::apply(
+      q, k, v, context.sinks.defined() ? std::optional(context.sinks) : std::nullopt, context,
+      share);
 }
 
 }  // namespace snug::ops

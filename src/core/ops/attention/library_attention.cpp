@@ -6,6 +6,8 @@
 #include <ATen/ops/bmm.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/logaddexp.h>
+#include <ATen/ops/mul.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -125,7 +127,7 @@ AttentionOutput flash_forward(const at::Tensor& q, const at::Tensor& k, const at
 // where key heads are shared their gradients for every query head.
 AttentionGradients flash_backward_on_meta(const at::Tensor& q, const at::Tensor& k,
                                           const at::Tensor& v, const AttentionContext& context) {
-  const AttentionGradients gradients{at::empty_like(q), at::empty_like(k), at::empty_like(v), {}};
+  const AttentionGradients gradients{at::empty_like(q), at::empty_like(k), at::empty_like(v)};
   const int64_t heads = q.size(1);
   const int64_t rows = q.size(0) + 128 * (context.cu_seqlens.size(0) - 1);
   const int64_t multiple = q.size(2) <= 128 ? 32 : 64;
@@ -156,7 +158,7 @@ AttentionGradients flash_backward(const at::Tensor& d_out, const at::Tensor& q, 
       key_borders(context), context.max_seqlen, longest_keys(context), /*dropout_p=*/0.0,
       context.causal, no_state, no_state, context.scale, window_left(context),
       window_right(context));
-  return {std::get<0>(result), std::get<1>(result), std::get<2>(result), {}};
+  return {std::get<0>(result), std::get<1>(result), std::get<2>(result)};
 }
 
 // Flash attention takes heads of multiples of 8 elements. Others (OpenLLaMA 3B has 100) get zeros
@@ -193,8 +195,7 @@ AttentionGradients padded_flash_backward(const at::Tensor& d_out, const at::Tens
   const AttentionOutput wide_forward{padded(forward.out.view(q.sizes())), forward.lse};
   const AttentionGradients wide =
       flash_backward(padded(d_out), padded(q), padded(k), padded(v), wide_forward, context);
-  return {
-      narrowed(wide.dq, q.size(2)), narrowed(wide.dk, q.size(2)), narrowed(wide.dv, q.size(2)), {}};
+  return {narrowed(wide.dq, q.size(2)), narrowed(wide.dk, q.size(2)), narrowed(wide.dv, q.size(2))};
 }
 
 // ---- Products
@@ -330,6 +331,22 @@ AttentionGradients products_backward(const at::Tensor& d_out, const at::Tensor& 
   return {dq, narrow(dk), narrow(dv), d_bias};
 }
 
+// ---- Sinks
+
+// Probabilities without a sink become those with it: of the sum of exp(score) the keys have the
+// share sigmoid(lse - sink). Backwards nothing else changes: probabilities come from lse, and a key
+// whose value is zero adds nothing to the rest.
+void add_sinks(const AttentionOutput& result, const at::Tensor& sinks) {
+  const at::Tensor sink = sinks.detach().view({-1, 1});
+  {
+    const at::Tensor share = result.lse.sub(sink).sigmoid_();  // (H, N)
+    at::Tensor heads = result.out.view({share.size(1), share.size(0), -1});
+    heads.mul_(share.t().unsqueeze(2));
+  }
+  at::Tensor lse = result.lse;
+  at::logaddexp_out(lse, lse, sink);
+}
+
 }  // namespace
 
 LibraryAttention choose_library_attention(const at::Tensor& q, const AttentionContext& context) {
@@ -365,8 +382,10 @@ LibraryAttention choose_library_attention(const at::Tensor& q, const AttentionCo
 AttentionOutput library_attention_forward(LibraryAttention way, const at::Tensor& q,
                                           const at::Tensor& k, const at::Tensor& v,
                                           const AttentionContext& context) {
-  return way == LibraryAttention::Flash ? padded_flash_forward(q, k, v, context)
-                                        : products_forward(q, k, v, context);
+  AttentionOutput result = way == LibraryAttention::Flash ? padded_flash_forward(q, k, v, context)
+                                                          : products_forward(q, k, v, context);
+  if (context.sinks.defined()) add_sinks(result, context.sinks);
+  return result;
 }
 
 AttentionGradients library_attention_backward(LibraryAttention way, const at::Tensor& d_out,
@@ -375,6 +394,15 @@ AttentionGradients library_attention_backward(LibraryAttention way, const at::Te
                                               const AttentionContext& context) {
   return way == LibraryAttention::Flash ? padded_flash_backward(d_out, q, k, v, forward, context)
                                         : products_backward(d_out, q, k, v, forward, context);
+}
+
+// A sink's probability is exp(sink - lse), and its value zero.
+at::Tensor sink_gradients(const at::Tensor& d_out, const AttentionOutput& forward,
+                          const AttentionContext& context) {
+  const at::Tensor delta =
+      at::mul(d_out, forward.out.view(d_out.sizes())).sum(2, false, at::kFloat);
+  const at::Tensor probability = context.sinks.detach().view({-1, 1}).sub(forward.lse).exp_();
+  return probability.mul_(delta.t()).sum(1).neg_();
 }
 
 at::Tensor library_decode_attention(const at::Tensor& q, const at::Tensor& k_cache,
@@ -400,7 +428,12 @@ at::Tensor library_decode_attention(const at::Tensor& q, const at::Tensor& k_cac
   const BlockBias bias(context);
   const at::Tensor by_sequence = scores.view({q.size(0), q.size(1), 1, seen});
   for (int64_t s = 0; s < q.size(0); ++s) bias.add_to(by_sequence.select(0, s), row);
-  softmax(scores);
+  const at::Tensor lse = softmax(scores);  // (B, G, 1)
+  if (context.sinks.defined()) {
+    const at::Tensor sinks = context.sinks.detach().view({1, k_cache.size(2), -1, 1});
+    const at::Tensor of_heads = lse.view({q.size(0), k_cache.size(2), -1, 1});
+    scores.mul_(of_heads.sub(sinks).sigmoid_().view(lse.sizes()));
+  }
   const at::Tensor rows = at::bmm(scores, heads_first(v_cache));  // (B, G, D)
   return rows.view(q.sizes()).to(q.scalar_type());
 }

@@ -20,21 +20,27 @@ LibraryAttention choose_library_attention(const at::Tensor& q, const AttentionCo
 
 struct AttentionOutput {
   at::Tensor out;  // (N, H*D)
-  at::Tensor lse;  // (H, N) float32: log of the sum of exp(score)
+  at::Tensor lse;  // (H, N) float32: log of the sum of exp(score), sinks included
 };
 AttentionOutput library_attention_forward(LibraryAttention way, const at::Tensor& q,
                                           const at::Tensor& k, const at::Tensor& v,
                                           const AttentionContext& context);
 
 struct AttentionGradients {
-  at::Tensor dq, dk, dv;  // of q's, k's and v's shapes
-  at::Tensor d_bias;      // (buckets, H) float32; undefined without a table that needs a gradient
+  at::Tensor dq = {}, dk = {}, dv = {};  // of q's, k's and v's shapes
+  // float32; undefined without a table, or sinks, that need a gradient
+  at::Tensor d_bias = {};   // (buckets, H)
+  at::Tensor d_sinks = {};  // (H)
 };
 // d_out (N, H, D), contiguous.
 AttentionGradients library_attention_backward(LibraryAttention way, const at::Tensor& d_out,
                                               const at::Tensor& q, const at::Tensor& k,
                                               const at::Tensor& v, const AttentionOutput& forward,
                                               const AttentionContext& context);
+
+// The gradient of the sinks, (H) float32, given that of the output; `forward` is with them.
+at::Tensor sink_gradients(const at::Tensor& d_out, const AttentionOutput& forward,
+                          const AttentionContext& context);
 
 // For each of S sequences one row of q (S, H, D) over the first `length` rows of its cache, (S,
 // max, Hkv, D) -> (S, H, D).

@@ -29,33 +29,45 @@ using torch::autograd::variable_list;
 
 constexpr int64_t kMostRows = 1024;  // at once, of one expert
 
-std::array<const Projection*, 3> layers_of(const Expert& expert) {
-  return {&expert.gate, &expert.up, &expert.down};
+// Null: an expert with a fused gate has no second layer.
+std::array<const Projection*, 3> places_of(const Expert& expert) {
+  return {&expert.gate, expert.up ? &*expert.up : nullptr, &expert.down};
+}
+
+template <class Body>
+void for_each_layer(const Expert& expert, const Body& body) {
+  for (const Projection* layer : places_of(expert))
+    if (layer != nullptr) body(*layer);
 }
 
 // What a graph's node needs besides saved tensors.
 struct Mixture final : torch::CustomClassHolder {
-  Mixture(std::vector<Expert> e, SortedRoutes r, Activation a)
-      : experts(std::move(e)), routes(std::move(r)), activation(a) {}
+  Mixture(std::vector<Expert> e, SortedRoutes r, const Gate& g)
+      : experts(std::move(e)), routes(std::move(r)), gate(g) {}
   std::vector<Expert> experts;
   SortedRoutes routes;
-  Activation activation;
+  Gate gate;
 };
 
 // Of R routes, sorted by expert.
 struct Rows {
   at::Tensor tokens;                // (R) int32
   at::Tensor weights;               // (R, 1)
-  at::Tensor gate, up;              // (R, F)
+  at::Tensor gate, up;              // (R, F), or (R, 2 F) and none
   std::array<at::Tensor, 3> inner;  // (R, r): x·Aᵀ of the adapters of gate, up and down, if any
 
   int64_t count() const { return tokens.size(0); }
   Rows narrow(int64_t begin, int64_t count) const {
-    Rows part{tokens.narrow(0, begin, count), weights.narrow(0, begin, count),
-              gate.narrow(0, begin, count), up.narrow(0, begin, count), inner};
-    for (at::Tensor& low : part.inner)
-      if (low.defined()) low = low.narrow(0, begin, count);
+    Rows part = *this;
+    for (at::Tensor* x : {&part.tokens, &part.weights, &part.gate, &part.up, &part.inner[0],
+                          &part.inner[1], &part.inner[2]})
+      if (x->defined()) *x = x->narrow(0, begin, count);
     return part;
+  }
+  // (R, F) each
+  at::Tensor gates() const { return up.defined() ? gate : gate.narrow(1, 0, gate.size(1) / 2); }
+  at::Tensor ups() const {
+    return up.defined() ? up : gate.narrow(1, gate.size(1) / 2, gate.size(1) / 2);
   }
 };
 
@@ -64,16 +76,16 @@ std::array<int64_t, 3> widest_ranks(const std::vector<Expert>& experts) {
   std::array<int64_t, 3> widest{};
   for (const Expert& expert : experts)
     for (size_t i = 0; i < widest.size(); ++i)
-      if (const auto& adapter = layers_of(expert)[i]->adapter)
-        widest[i] = std::max(widest[i], adapter->a.size(0));
+      if (const Projection* layer = places_of(expert)[i]; layer != nullptr && layer->adapter)
+        widest[i] = std::max(widest[i], layer->adapter->a.size(0));
   return widest;
 }
 
 // New rows, but for tokens and weights.
 Rows new_rows(int64_t count, const std::vector<Expert>& experts, const at::TensorOptions& options) {
   const int64_t features = experts.front().gate.out_features();
-  Rows rows{.gate = at::empty({count, features}, options),
-            .up = at::empty({count, features}, options)};
+  Rows rows{.gate = at::empty({count, features}, options)};
+  if (experts.front().up) rows.up = at::empty({count, features}, options);
   const std::array<int64_t, 3> ranks = widest_ranks(experts);
   for (size_t i = 0; i < ranks.size(); ++i)
     if (ranks[i] > 0) rows.inner[i] = at::empty({count, ranks[i]}, options);
@@ -111,7 +123,7 @@ void add_rows(at::Tensor sum, const at::Tensor& tokens, const at::Tensor& rows) 
 // Rows of one expert, the first of which is its route `first`.
 struct Piece {
   const Expert& expert;
-  Activation activation;
+  Gate gate;
   int64_t first = 0;
 };
 
@@ -121,10 +133,10 @@ void forward_piece(const Piece& piece, const at::Tensor& x, const Rows& rows,
   {
     const at::Tensor own = select_rows(x, rows.tokens);
     multiply(gate, own, rows.gate, rows.inner[0], piece.first);
-    multiply(up, own, rows.up, rows.inner[1], piece.first);
+    if (up) multiply(*up, own, rows.up, rows.inner[1], piece.first);
   }
   const at::Tensor y = at::empty({rows.count(), down.out_features()}, x.options());
-  multiply(down, gated(rows.gate, rows.up, piece.activation), y, rows.inner[2], piece.first);
+  multiply(down, gated(rows.gates(), rows.ups(), piece.gate), y, rows.inner[2], piece.first);
   y.mul_(rows.weights);
   add_rows(sum, rows.tokens, y);
 }
@@ -137,14 +149,14 @@ struct Gradients {
 
 // Through the last layer. Returns the gradient of its input (R, F). That of a route's weight is the
 // product of the last layer's output with d_out, and so that of its input with the input's
-// gradient, before the weight.
+// gradient, before the weight, and of its bias with d_out.
 at::Tensor down_backward(const Piece& piece, const Rows& rows, const at::Tensor& d_out,
                          const at::Tensor& d_weights) {
   const Projection& down = piece.expert.down;
   Projector projector(down, d_out.scalar_type());
   projector.start_at(piece.first);
   const at::Tensor d_y = select_rows(d_out, rows.tokens);
-  const at::Tensor value = gated(rows.gate, rows.up, piece.activation);
+  const at::Tensor value = gated(rows.gates(), rows.ups(), piece.gate);
   at::Tensor d_value = at::empty_like(value);
   at::Tensor d_inner = projector.inner_gradient(d_y);
   projector.input_gradient(d_y, d_inner, d_value);
@@ -153,6 +165,9 @@ at::Tensor down_backward(const Piece& piece, const Rows& rows, const at::Tensor&
     matmul_into(d_weights, products, at::ones({value.size(1), 1}, value.options()),
                 Into::Overwrite);
   }
+  if (down.bias.defined())
+    matmul_into(d_weights, d_y, weight_in(d_y.scalar_type(), down.bias.detach()).view({-1, 1}),
+                Into::Accumulate);
   for (at::Tensor* gradient : {&d_value, &d_inner})
     if (gradient->defined()) gradient->mul_(rows.weights);
   d_y.mul_(rows.weights);
@@ -160,14 +175,19 @@ at::Tensor down_backward(const Piece& piece, const Rows& rows, const at::Tensor&
   return d_value;
 }
 
+// Whether its backward needs x.
+bool reads_input(const Expert& expert) {
+  return expert.gate.needs_input() || (expert.up && expert.up->needs_input());
+}
+
 // Overwrites gate and up.
 void backward_piece(const Piece& piece, const at::Tensor& x, const at::Tensor& d_out,
                     const Rows& rows, const Gradients& gradients) {
-  gated_backward_in_place(down_backward(piece, rows, d_out, gradients.weights), rows.gate, rows.up,
-                          piece.activation);
+  gated_backward_in_place(down_backward(piece, rows, d_out, gradients.weights), rows.gates(),
+                          rows.ups(), piece.gate);
   const Expert& expert = piece.expert;
   at::Tensor own, d_own;
-  if (expert.gate.needs_input() || expert.up.needs_input()) own = select_rows(x, rows.tokens);
+  if (reads_input(expert)) own = select_rows(x, rows.tokens);
   if (gradients.x.defined()) d_own = at::empty({rows.count(), d_out.size(1)}, d_out.options());
   const auto through = [&](const Projection& layer, const at::Tensor& d, const at::Tensor& inner,
                            Into into) {
@@ -177,7 +197,7 @@ void backward_piece(const Piece& piece, const at::Tensor& x, const at::Tensor& d
     if (d_own.defined()) projector.input_gradient(d, d_inner, d_own, into);
   };
   through(expert.gate, rows.gate, rows.inner[0], Into::Overwrite);
-  through(expert.up, rows.up, rows.inner[1], Into::Accumulate);
+  if (expert.up) through(*expert.up, rows.up, rows.inner[1], Into::Accumulate);
   if (d_own.defined()) add_rows(gradients.x, rows.tokens, d_own);
 }
 
@@ -187,7 +207,7 @@ void for_each_piece(const Mixture& mixture, const Body& body) {
   const std::vector<int64_t>& begins = mixture.routes.begins;
   for (size_t e = 0; e < mixture.experts.size(); ++e)
     for (int64_t begin = begins[e]; begin < begins[e + 1]; begin += kMostRows)
-      body(Piece{mixture.experts[e], mixture.activation, begin - begins[e]}, begin,
+      body(Piece{mixture.experts[e], mixture.gate, begin - begins[e]}, begin,
            std::min(kMostRows, begins[e + 1] - begin));
 }
 
@@ -205,6 +225,7 @@ at::Tensor on_meta(const at::Tensor& tensor) {
 Projection on_meta(const Projection& layer) {
   Projection twin = layer;
   twin.weight.data = on_meta(layer.weight.data);
+  twin.bias = on_meta(layer.bias);
   if (!layer.adapter) return twin;
   twin.adapter->a = on_meta(layer.adapter->a);
   twin.adapter->b = on_meta(layer.adapter->b);
@@ -222,6 +243,7 @@ void describe(const Projection& layer, std::vector<int64_t>& key) {
   key.insert(key.end(), {layer.in_features(), layer.out_features(),
                          layer.weight.format ? static_cast<int64_t>(*layer.weight.format) : -1});
   add(layer.weight.data);
+  add(layer.bias);
   if (!layer.adapter) return;
   const LowRank& adapter = *layer.adapter;
   for (const at::Tensor& tensor : {adapter.a, adapter.b, adapter.magnitude}) add(tensor);
@@ -236,14 +258,16 @@ int64_t piece_room(const Expert& expert, const Mixture& mixture, const at::Tenso
                    Direction direction) {
   Rehearsal rehearsal(kernel_device(x), count);
   const auto on = x.options().device(at::kMeta);
-  const Expert twin{on_meta(expert.gate), on_meta(expert.up), on_meta(expert.down)};
+  const Expert twin{on_meta(expert.gate),
+                    expert.up ? std::optional(on_meta(*expert.up)) : std::nullopt,
+                    on_meta(expert.down)};
   Rows rows = new_rows(count, mixture.experts, on);
   rows.tokens = at::empty({count}, on.dtype(at::kInt));
   rows.weights = at::empty({count, 1}, on);
   const at::Tensor tokens = at::empty(x.sizes(), on),
                    sum = at::empty(x.sizes(), on.dtype(at::kFloat));
   const at::Tensor d_weights = at::empty({count, 1}, on.dtype(at::kFloat));
-  const Piece piece{twin, mixture.activation};
+  const Piece piece{twin, mixture.gate};
   rehearsal.begin();
   if (direction == Direction::Forward)
     forward_piece(piece, tokens, rows, sum);
@@ -265,7 +289,7 @@ int64_t room_for(const Mixture& mixture, const at::Tensor& x, Direction directio
     key.insert(key.end(),
                {count, static_cast<int64_t>(direction), static_cast<int64_t>(kernel_device(x)),
                 static_cast<int64_t>(x.scalar_type())});
-    for (const Projection* layer : layers_of(expert)) describe(*layer, key);
+    for_each_layer(expert, [&](const Projection& layer) { describe(layer, key); });
     auto found = known.find(key);
     if (found == known.end())
       found = known.emplace(key, piece_room(expert, mixture, x, count, direction)).first;
@@ -294,11 +318,10 @@ struct ExpertsFunction : torch::autograd::Function<ExpertsFunction> {
     for_each_piece(*mixture, [&](const Piece& piece, int64_t begin, int64_t count) {
       forward_piece(piece, x, all.narrow(begin, count), sum);
     });
-    const auto reads_x = [](const Expert& e) { return e.gate.needs_input() || e.up.needs_input(); };
     ctx->saved_data["mixture"] = c10::IValue::make_capsule(mixture);
-    keep(ctx,
-         {std::ranges::any_of(mixture->experts, reads_x) ? x : at::Tensor(), all.weights, all.gate,
-          all.up, all.inner[0], all.inner[1], all.inner[2], routes.tokens, routes.positions});
+    keep(ctx, {std::ranges::any_of(mixture->experts, reads_input) ? x : at::Tensor(), all.weights,
+               all.gate, all.up, all.inner[0], all.inner[1], all.inner[2], routes.tokens,
+               routes.positions});
     return x.scalar_type() == at::kFloat ? sum : cast(sum, x.scalar_type());
   }
 
@@ -332,26 +355,26 @@ struct ExpertsFunction : torch::autograd::Function<ExpertsFunction> {
   // Optimizers, and ranks that sum gradients, want one for every parameter.
   static void finish_gradients(const std::vector<Expert>& experts) {
     for (const Expert& expert : experts)
-      for (const Projection* layer : layers_of(expert))
-        for (const at::Tensor& parameter : layer->trained())
+      for_each_layer(expert, [](const Projection& layer) {
+        for (const at::Tensor& parameter : layer.trained())
           if (const GradientBuffer gradient = gradient_buffer(parameter); gradient.fresh)
             fill(gradient.tensor, 0);
+      });
   }
 };
 
 }  // namespace
 
 at::Tensor expert_mlps(const at::Tensor& x, const at::Tensor& weights, const SortedRoutes& routes,
-                       std::vector<Expert> experts, Activation activation) {
+                       std::vector<Expert> experts, const Gate& gate) {
   std::optional<at::Tensor> trained;
   for (const Expert& expert : experts)
-    for (const Projection* layer : layers_of(expert)) {
-      SNUG_CHECK(!layer->bias.defined() && layer->part.group == nullptr,
-                 "an expert's layer with a bias or shared among ranks");
-      if (!trained) trained = layer->any_trained();
-    }
+    for_each_layer(expert, [&](const Projection& layer) {
+      SNUG_CHECK(layer.part.group == nullptr, "an expert's layer shared among ranks");
+      if (!trained) trained = layer.any_trained();
+    });
   return ExpertsFunction::apply(
-      x, weights, c10::make_intrusive<Mixture>(std::move(experts), routes, activation), trained);
+      x, weights, c10::make_intrusive<Mixture>(std::move(experts), routes, gate), trained);
 }
 
 }  // namespace snug::ops

@@ -11,22 +11,27 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <optional>
 #include <vector>
 
+#include "core/ops/elementwise.h"
 #include "core/ops/linear/projection.h"
 #include "core/ops/routing.h"
 
 namespace snug::ops {
 
-// One expert: down(activation(gate(x)) * up(x)). No layer has a bias or is split among ranks.
+// One expert: down(gate(x), gated, with up(x)). No layer is split among ranks. A fused one has no
+// `up`: gate's outputs are the gates and behind them the ups.
 struct Expert {
-  Projection gate, up, down;
+  Projection gate;
+  std::optional<Projection> up;
+  Projection down;
 };
 
 // x (T, D), weights (T, k) of x's type -> (T, D): each token's experts, weighted and summed, in
 // float32. The gradient of a trained parameter is there after the backward, zeros for an expert
 // without tokens. Rows of an adapter's dropout are numbered from an expert's first route.
 at::Tensor expert_mlps(const at::Tensor& x, const at::Tensor& weights, const SortedRoutes& routes,
-                       std::vector<Expert> experts, Activation activation);
+                       std::vector<Expert> experts, const Gate& gate);
 
 }  // namespace snug::ops

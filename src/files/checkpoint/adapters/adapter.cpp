@@ -58,6 +58,18 @@ std::optional<int64_t> layer_of(const std::string& module, const std::vector<std
   return {};
 }
 
+// "experts.3.down_proj" is of the parameter "experts.down_proj".
+bool is_of_parameters(const std::vector<std::string>& names, const std::string& module) {
+  const size_t layer = module.rfind('.');
+  const size_t number = layer == std::string::npos ? layer : module.rfind('.', layer - 1);
+  if (number == std::string::npos || number + 1 == layer) return false;
+  if (module.find_first_not_of("0123456789", number + 1) != layer) return false;
+  const std::string parameter = module.substr(0, number) + module.substr(layer);
+  return std::ranges::any_of(names, [&](const std::string& name) {
+    return parameter == name || parameter.ends_with("." + name);
+  });
+}
+
 // The value of the first pattern that matches the end of the module's name.
 template <class Value>
 Value by_pattern(const std::vector<std::pair<std::string, Value>>& patterns,
@@ -71,6 +83,7 @@ Value by_pattern(const std::vector<std::pair<std::string, Value>>& patterns,
 
 bool adapts(const AdapterConfig& config, const std::string& module) {
   if (is_in(config.exclude_modules, module, "exclude_modules")) return false;
+  if (is_of_parameters(config.target_parameters, module)) return true;
   if (config.target_modules.empty()) return true;
   if (!is_in(config.target_modules, module, "target_modules")) return false;
   const auto& layers = config.layers_to_transform;

@@ -30,8 +30,10 @@ struct AdapterConfig {
   int64_t r = 8;
   double lora_alpha = 8;
   double lora_dropout = 0;
-  ModuleChoice target_modules;               // empty: all modules in the file
-  ModuleChoice exclude_modules;              // excluded from target_modules
+  ModuleChoice target_modules;   // empty: all modules in the file
+  ModuleChoice exclude_modules;  // excluded from target_modules
+  // Stacked experts that are adapted too: their parameters' whole names or endings after a dot.
+  std::vector<std::string> target_parameters;
   std::vector<int64_t> layers_to_transform;  // empty: all. Only with a list of target_modules
   std::vector<std::string> layers_pattern;   // name before a layer's number; empty: any
   // Other ranks and alphas for modules whose name ends in a match of the pattern; the first match
@@ -61,9 +63,18 @@ struct ModuleAdapter {
   int64_t out_features() const { return b.size(0); }
 };
 
+// The layers of one kind of a block's experts, whose weights the base's files have in one tensor:
+// adapters/expert_stacks.h.
+struct ExpertStack {
+  std::string parameter;             // "model.layers.0.mlp.experts.down_proj"
+  std::vector<std::string> modules;  // by expert
+  bool paired = false;  // PEFT's outputs 2 i and 2 i + 1 are ours i and (outputs / 2 + i)
+};
+
 struct Adapter {
   AdapterConfig config;
   std::map<std::string, ModuleAdapter> modules;  // by module name
+  std::vector<ExpertStack> stacks;               // of which all modules are among these
   // Base weights that the file also contains and that replace the base's own: those trained beside
   // the adapter, and the head's if it is adapted, which PEFT stores. By parameter name,
   // "lm_head.weight"; when read from a file, in Hugging Face's shapes.

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "files/checkpoint/adapters/peft_adapter.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string_view>
 
 #include "base/error.h"
 #include "base/files.h"
 #include "files/checkpoint/adapters/adapter.h"
+#include "files/checkpoint/adapters/expert_stacks.h"
 #include "files/checkpoint/adapters/peft_config.h"
 #include "files/checkpoint/tensor_bytes.h"
 #include "files/weights/byte_reader.h"
@@ -131,26 +135,88 @@ std::string name_of_base_weight(const Adapter& adapter, const std::string& param
   return std::string(kPrefix) + (adapted ? module + ".base_layer.weight" : parameter);
 }
 
+// Whether PEFT has it in a stack.
+bool is_stacked(const Adapter& adapter, const std::string& module) {
+  return std::ranges::any_of(adapter.stacks, [&](const ExpertStack& stack) {
+    return std::ranges::count(stack.modules, module) > 0;
+  });
+}
+
+using ModuleValues = std::function<ModuleAdapter(const std::string& module)>;
+
+// Calls body(PEFT's name, adapter) for each of PEFT's modules, one at a time in memory.
+template <class Body>
+void for_each_module(const Adapter& adapter, const ModuleValues& values, const Body& body) {
+  std::set<std::string> stacked;
+  for (const ExpertStack& stack : adapter.stacks)
+    stacked.insert(stack.modules.begin(), stack.modules.end());
+  for (const auto& [module, _] : adapter.modules)
+    if (!stacked.contains(module)) body(module, values(module));
+  for (const auto& [module, stack] : modules_of_stacks(adapter.stacks)) {
+    std::vector<ModuleAdapter> experts;
+    for (const std::string& expert : stack.modules) experts.push_back(values(expert));
+    body(module, join_experts(experts, stack.paired));
+  }
+}
+
+ModuleValues own_values(const Adapter& adapter) {
+  return [&adapter](const std::string& module) { return adapter.modules.at(module); };
+}
+
 std::vector<files::TensorInfo> infos_of(const Adapter& adapter) {
   std::vector<files::TensorInfo> infos;
   const auto add = [&](const std::string& name, const at::Tensor& tensor) {
     infos.push_back(files::make_tensor_info(name, dtype_of(tensor), tensor.sizes().vec()));
   };
-  for (const auto& [module, parts] : adapter.modules)
-    for (const auto& [name, tensor] : tensors_of_module(module, parts)) add(name, tensor);
+  for_each_module(adapter, own_values(adapter),
+                  [&](const std::string& module, const ModuleAdapter& parts) {
+                    for (const auto& [name, tensor] : tensors_of_module(module, parts))
+                      add(name, tensor);
+                  });
   for (const auto& [parameter, weight] : adapter.base_weights)
     add(name_of_base_weight(adapter, parameter), weight);
   return infos;
 }
 
 // Replaces a regular expression by the names of the modules it chose: PEFT refuses one that also
-// matches modules other than linear layers, as ".*mlp.*" does.
+// matches modules other than linear layers, as ".*mlp.*" does. Stacked experts are none: PEFT wants
+// their parameters' names, and no dropout, which only training has.
 AdapterConfig config_for_peft(const Adapter& adapter) {
   AdapterConfig config = adapter.config;
-  if (config.target_modules.pattern.empty()) return config;
+  if (config.target_modules.pattern.empty() && adapter.stacks.empty()) return config;
   config.target_modules = {};
-  for (const auto& [module, _] : adapter.modules) config.target_modules.names.push_back(module);
+  for (const auto& [module, _] : adapter.modules)
+    if (!is_stacked(adapter, module)) config.target_modules.names.push_back(module);
+  config.target_parameters = {};
+  for (const ExpertStack& stack : adapter.stacks)
+    config.target_parameters.push_back(stack.parameter);
+  if (!adapter.stacks.empty()) config.lora_dropout = 0;
   return config;
+}
+
+// Makes of PEFT's modules of stacks the experts' own.
+void split_stacks(Adapter& adapter, const std::vector<ExpertStack>& known,
+                  const std::string& where) {
+  if (adapter.config.target_parameters.empty()) return;
+  for (const ExpertStack& stack : known) {
+    const AdapterConfig only{.target_modules = {.names = {""}},
+                             .target_parameters = adapter.config.target_parameters};
+    if (adapts(only, stack.modules.front())) adapter.stacks.push_back(stack);
+  }
+  if (adapter.stacks.empty())
+    throw UserError(
+        "{}: it adapts the parameters {}, which the base does not have as one; merge the adapter "
+        "with peft (merge_and_unload) and use the merged model",
+        where, fmt::join(adapter.config.target_parameters, ", "));
+  for (const auto& [module, stack] : modules_of_stacks(adapter.stacks)) {
+    const auto found = adapter.modules.extract(module);
+    if (found.empty() || !found.mapped().a.defined() || !found.mapped().b.defined())
+      throw UserError("{}: {}, which adapts {}, is missing; save or fetch the adapter again", where,
+                      module, stack.parameter);
+    const std::vector<ModuleAdapter> experts = split_experts(
+        found.mapped(), std::ssize(stack.modules), stack.paired, where + ": " + stack.parameter);
+    for (size_t e = 0; e < experts.size(); ++e) adapter.modules[stack.modules[e]] = experts[e];
+  }
 }
 
 }  // namespace
@@ -159,7 +225,7 @@ bool is_peft_directory(const fs::path& directory) {
   return fs::is_regular_file(directory / kConfigName);
 }
 
-Adapter read_peft_adapter(const fs::path& directory) {
+Adapter read_peft_adapter(const fs::path& directory, const std::vector<ExpertStack>& stacks) {
   Adapter adapter;
   adapter.config = read_peft_config(directory / kConfigName);
   const auto source = open_weights(directory);
@@ -180,6 +246,7 @@ Adapter read_peft_adapter(const fs::path& directory) {
                                 : parts.magnitude,
           info, *source);
   }
+  split_stacks(adapter, stacks, source->label());
   check_and_scale(adapter, source->label());
   return adapter;
 }
@@ -197,11 +264,17 @@ void write_peft_files(const fs::path& folder, const Adapter& shapes, const Adapt
     const at::Tensor plain = value.detach().to(at::kCPU, like.scalar_type()).contiguous();
     out.write(name, bytes_of(plain));
   };
-  for (const auto& [module, parts] : shapes.modules) {
-    const NamedTensors like = tensors_of_module(module, parts);
-    const NamedTensors found = tensors_of_module(module, values.module(module));
-    for (size_t i = 0; i < like.size(); ++i) write(like[i].first, like[i].second, found[i].second);
-  }
+  std::map<std::string, at::Tensor> like;
+  for_each_module(shapes, own_values(shapes),
+                  [&](const std::string& module, const ModuleAdapter& parts) {
+                    for (auto& [name, tensor] : tensors_of_module(module, parts))
+                      like[name] = std::move(tensor);
+                  });
+  for_each_module(shapes, values.module,
+                  [&](const std::string& module, const ModuleAdapter& parts) {
+                    for (const auto& [name, tensor] : tensors_of_module(module, parts))
+                      write(name, like.at(name), tensor);
+                  });
   for (const auto& [parameter, weight] : shapes.base_weights)
     write(name_of_base_weight(shapes, parameter), weight, values.base_weight(parameter));
   out.finish();

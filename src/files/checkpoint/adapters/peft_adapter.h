@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "files/checkpoint/adapters/adapter.h"
 
@@ -13,9 +14,10 @@ namespace snug::checkpoint {
 
 bool is_peft_directory(const std::filesystem::path& directory);
 
-// Reads the whole adapter, tensors in their stored type. Throws UserError with file and tensor for
-// damaged, inconsistent or unsupported contents.
-Adapter read_peft_adapter(const std::filesystem::path& directory);
+// Reads the whole adapter, tensors in their stored type; `stacks`: all of the base's. Throws
+// UserError with file and tensor for damaged, inconsistent or unsupported contents.
+Adapter read_peft_adapter(const std::filesystem::path& directory,
+                          const std::vector<ExpertStack>& stacks = {});
 
 // Writes both files into an existing folder. Tensors may be on any device. Modules chosen by a
 // regular expression are written as a list of names.

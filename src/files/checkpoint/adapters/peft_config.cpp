@@ -32,9 +32,6 @@ constexpr std::array kRefused{
     Refused{"trainable_token_indices",
             "trained rows of the embedding are not supported; merge the adapter with peft "
             "(merge_and_unload) and use the merged model"},
-    Refused{"target_parameters",
-            "adapters of bare parameters (mixtures of experts) are not supported; snug's models "
-            "have none"},
     Refused{"lora_bias",
             "adapters with biases are not supported; train without lora_bias, or merge with peft"},
     Refused{"layer_replication",
@@ -79,11 +76,12 @@ constexpr std::array<std::string_view, 19> kWithoutEffect{"auto_mapping",
                                                           "bias",
                                                           "ephemeral_gpu_offload"};
 
-constexpr std::array<std::string_view, 15> kRead{"r",
+constexpr std::array<std::string_view, 16> kRead{"r",
                                                  "lora_alpha",
                                                  "lora_dropout",
                                                  "target_modules",
                                                  "exclude_modules",
+                                                 "target_parameters",
                                                  "layers_to_transform",
                                                  "layers_pattern",
                                                  "rank_pattern",
@@ -289,6 +287,7 @@ AdapterConfig read_peft_config(const std::filesystem::path& file) {
     reader.wrong("lora_dropout", reader.value("lora_dropout"), "a number from 0 to below 1");
   config.target_modules = reader.modules("target_modules");
   config.exclude_modules = reader.modules("exclude_modules");
+  config.target_parameters = reader.texts("target_parameters");
   config.layers_to_transform = reader.numbers("layers_to_transform");
   config.layers_pattern = reader.texts("layers_pattern");
   std::erase(config.layers_pattern, "");  // as older versions write an absent one
@@ -329,6 +328,7 @@ std::string peft_config_text(const AdapterConfig& config) {
   // Keys that older versions of peft do not know are omitted if they have no effect.
   if (!config.exclude_modules.empty())
     root["exclude_modules"] = modules_json(config.exclude_modules);
+  if (!config.target_parameters.empty()) root["target_parameters"] = config.target_parameters;
   return root.dump(2) + "\n";
 }
 

@@ -212,5 +212,54 @@ TEST(Gated, EveryActivationAndThreadCount) {
   }
 }
 
+// gpt-oss's: at the limit, below and above, where what was clamped has no gradient.
+TEST(Gated, ClampedIsTheFormula) {
+  const GateClamp clamp{.limit = 0.75F, .alpha = 1.702F};
+  std::vector<double> gates, ups;
+  for (double gate = -6; gate <= 2; gate += 0.125)
+    for (double up = -2; up <= 2; up += 0.125) {
+      gates.push_back(gate);
+      ups.push_back(up);
+    }
+  on_every_isa([&] {
+    for (const Scalar type : kAllTypes) {
+      const Array gate(type, gates), up(type, ups);
+      const Array dy = random_array(type, gate.size(), 4);
+      Array y(type, gate.size(), 1), dgate(type, gate.size(), 1), dup(type, gate.size(), 1);
+      gated_forward({.clamp = clamp,
+                     .type = type,
+                     .rows = 1,
+                     .features = gate.size(),
+                     .gate = gate.data(),
+                     .up = up.data(),
+                     .y = y.data()});
+      gated_backward({.clamp = clamp,
+                      .type = type,
+                      .rows = 1,
+                      .features = gate.size(),
+                      .dy = dy.data(),
+                      .gate = gate.data(),
+                      .up = up.data(),
+                      .dgate = dgate.data(),
+                      .dup = dup.data()});
+      std::vector<double> expected_y, expected_gate, expected_up;
+      for (int64_t i = 0; i < gate.size(); ++i) {
+        const double limit = clamp.limit, alpha = clamp.alpha;
+        const double g = std::min<double>(gate[i], limit);
+        const double u = std::clamp<double>(up[i], -limit, limit);
+        const double s = 1 / (1 + std::exp(-alpha * g));
+        expected_y.push_back(g * s * (u + 1));
+        expected_gate.push_back(gate[i] > limit ? 0
+                                                : dy[i] * (u + 1) * s * (1 + alpha * g * (1 - s)));
+        expected_up.push_back(std::abs(up[i]) > limit ? 0 : dy[i] * g * s);
+      }
+      const double relative = 1.01 * unit_roundoff(type) + 1e-6;
+      expect_near(y.values(), expected_y, within(expected_y, relative, 1e-6), "y");
+      expect_near(dgate.values(), expected_gate, within(expected_gate, relative, 2e-6), "dgate");
+      expect_near(dup.values(), expected_up, within(expected_up, relative, 2e-6), "dup");
+    }
+  });
+}
+
 }  // namespace
 }  // namespace snug::kernels::cpu

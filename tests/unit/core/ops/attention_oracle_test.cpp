@@ -1,6 +1,6 @@
-// Attention against torch's scaled_dot_product_attention and T5Attention's relative biases
-// (tests/oracles/attention.py), on the cpu kernel and as plain products; and on meta, where it has
-// to ask for the same memory as on the cpu.
+// Attention against torch's scaled_dot_product_attention, T5Attention's relative biases and
+// gpt-oss's sinks (tests/oracles/attention.py), on the cpu kernel and as plain products; and on
+// meta, where it has to ask for the same memory as on the cpu.
 // SPDX-License-Identifier: Apache-2.0
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -58,6 +58,8 @@ struct Case {
           tensor_of(c["table"], {buckets, c["heads"].get<int64_t>()}).set_requires_grad(true);
       context.max_distance = c["max_distance"];
     }
+    if (!c["sinks"].empty())
+      context.sinks = tensor_of(c["sinks"], {c["heads"].get<int64_t>()}).set_requires_grad(true);
   }
 
   static at::Tensor leaf(const Json& numbers, int64_t heads, int64_t dim) {
@@ -108,6 +110,8 @@ TEST_F(AttentionOracleTest, TheCpuKernelGivesTorchsNumbers) {
     expect_close(c.v.grad(), json["dv"], name + " dv");
     if (c.context.bias_table.defined())
       expect_close(c.context.bias_table.grad(), json["d_table"], name + " d_table");
+    if (c.context.sinks.defined())
+      expect_close(c.context.sinks.grad(), json["d_sinks"], name + " d_sinks");
   }
 }
 
@@ -125,6 +129,8 @@ TEST_F(AttentionOracleTest, ProductsGiveTorchsNumbers) {
     expect_close(d.dk, json["dk"], name + " dk");
     expect_close(d.dv, json["dv"], name + " dv");
     if (d.d_bias.defined()) expect_close(d.d_bias, json["d_table"], name + " d_table");
+    if (c.context.sinks.defined())
+      expect_close(sink_gradients(c.d_out, out, c.context), json["d_sinks"], name + " d_sinks");
   }
 }
 
@@ -152,6 +158,8 @@ int64_t peak_on(at::DeviceType device, const Case& c, at::ScalarType type, doubl
   context.cu_seqlens = there(context.cu_seqlens);
   context.kv_cu_seqlens = there(context.kv_cu_seqlens);
   context.bias_table = there(context.bias_table);
+  if (context.sinks.defined())
+    context.sinks = context.sinks.detach().to(device).clone().set_requires_grad(true);
   context.dropout = dropout;
   const at::Tensor d_out = at::zeros({q.size(0), q.size(1) * q.size(2)}, q.options());
   memory::Ledger& ledger = memory::ledger_of(device);

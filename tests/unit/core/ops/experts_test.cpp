@@ -27,6 +27,7 @@ struct Kind {
   bool trained = true;  // the weights
   bool adapters = false;
   bool magnitude = false;  // of one expert
+  bool fused = false;      // gate and up are one layer; with biases and a clamped gate, as gpt-oss
 };
 
 constexpr Kind kKinds[] = {
@@ -40,6 +41,13 @@ constexpr Kind kKinds[] = {
      .adapters = true,
      .magnitude = true},
     {.name = "frozen", .trained = false},
+    {.name = "fused", .fused = true},
+    {.name = "fused_adapters",
+     .type = at::kBFloat16,
+     .quantized = true,
+     .trained = false,
+     .adapters = true,
+     .fused = true},
 };
 
 at::Tensor leaf(at::IntArrayRef sizes, bool trained) {
@@ -49,6 +57,7 @@ at::Tensor leaf(at::IntArrayRef sizes, bool trained) {
 Projection layer(const Kind& kind, int64_t in, int64_t out, uint64_t number) {
   Projection result{.weight = leaf({out, in}, kind.trained)};
   if (kind.quantized) result.weight = quantize(result.weight.data, QuantizedFormat::Nf4);
+  if (kind.fused) result.bias = leaf({out}, kind.trained);
   if (!kind.adapters) return result;
   // One has another rank.
   const int64_t rank = number == 4 ? 5 : 3;
@@ -64,17 +73,29 @@ Projection layer(const Kind& kind, int64_t in, int64_t out, uint64_t number) {
 std::vector<Expert> experts_of(const Kind& kind) {
   at::manual_seed(3);
   std::vector<Expert> experts;
-  for (uint64_t e = 0; e < kExperts; ++e)
-    experts.push_back({layer(kind, kHidden, kFeatures, 3 * e),
-                       layer(kind, kHidden, kFeatures, 3 * e + 1),
-                       layer(kind, kFeatures, kHidden, 3 * e + 2)});
+  for (uint64_t e = 0; e < kExperts; ++e) {
+    Expert expert{.gate = layer(kind, kHidden, (kind.fused ? 2 : 1) * kFeatures, 3 * e)};
+    if (!kind.fused) expert.up = layer(kind, kHidden, kFeatures, 3 * e + 1);
+    expert.down = layer(kind, kFeatures, kHidden, 3 * e + 2);
+    experts.push_back(std::move(expert));
+  }
   return experts;
+}
+
+Gate gate_of(const Kind& kind) {
+  if (!kind.fused) return Activation::Silu;
+  return {Activation::Silu, {.limit = 0.5, .alpha = 1.7}};
+}
+
+std::vector<const Projection*> layers_of(const Expert& e) {
+  if (!e.up) return {&e.gate, &e.down};
+  return {&e.gate, &*e.up, &e.down};
 }
 
 std::vector<at::Tensor> trained_of(const std::vector<Expert>& experts) {
   std::vector<at::Tensor> all;
   for (const Expert& e : experts)
-    for (const Projection* p : {&e.gate, &e.up, &e.down})
+    for (const Projection* p : layers_of(e))
       for (const at::Tensor& tensor : p->trained()) all.push_back(tensor);
   return all;
 }
@@ -136,9 +157,21 @@ void expect_near(const std::string& what, const at::Tensor& actual, const at::Te
   EXPECT_LE((actual - expected).abs().max().item<double>(), tolerance * scale) << what;
 }
 
+// One expert, by layers and libtorch's operators.
+at::Tensor one(const at::Tensor& x, const Expert& expert, const Gate& gate) {
+  if (expert.up)
+    return linear(
+        {.x = linear(x, expert.gate), .up = linear(x, *expert.up), .activation = Activation::Silu},
+        expert.down);
+  const std::vector<at::Tensor> parts = linear(x, expert.gate).chunk(2, 1);
+  const at::Tensor g = parts[0].clamp_max(gate.clamp.limit);
+  const at::Tensor u = parts[1].clamp(-gate.clamp.limit, gate.clamp.limit);
+  return linear(g * at::sigmoid(g * gate.clamp.alpha) * (u + 1), expert.down);
+}
+
 // Each expert's layers on its own tokens, whose sum libtorch differentiates.
 at::Tensor one_by_one(const Input& in, const SortedRoutes& routes,
-                      const std::vector<Expert>& experts) {
+                      const std::vector<Expert>& experts, const Gate& gate) {
   at::Tensor sum = at::zeros_like(in.x);
   for (size_t e = 0; e < experts.size(); ++e) {
     const int64_t begin = routes.begins[e], count = routes.begins[e + 1] - begin;
@@ -147,10 +180,7 @@ at::Tensor one_by_one(const Input& in, const SortedRoutes& routes,
     const at::Tensor x = in.x.index_select(0, tokens);
     const at::Tensor weights =
         in.weights.reshape({-1, 1}).index_select(0, routes.places.narrow(0, begin, count));
-    const at::Tensor y = linear({.x = linear(x, experts[e].gate),
-                                 .up = linear(x, experts[e].up),
-                                 .activation = Activation::Silu},
-                                experts[e].down);
+    const at::Tensor y = one(x, experts[e], gate);
     sum = sum.index_add(0, tokens, y * weights);
   }
   return sum;
@@ -168,9 +198,8 @@ TEST_P(Experts, AreTheirLayersOnTheirTokens) {
       const SortedRoutes routes = sort_by_expert(chosen(tokens, routing), kExperts);
       const Input ours = input(tokens, kind.type), theirs = input(tokens, kind.type);
       const std::vector<Expert> our_experts = experts_of(kind), their_experts = experts_of(kind);
-      const at::Tensor out =
-          expert_mlps(ours.x, ours.weights, routes, our_experts, Activation::Silu);
-      const at::Tensor expected = one_by_one(theirs, routes, their_experts);
+      const at::Tensor out = expert_mlps(ours.x, ours.weights, routes, our_experts, gate_of(kind));
+      const at::Tensor expected = one_by_one(theirs, routes, their_experts, gate_of(kind));
       expect_near("out", out.detach(), expected.detach(), tolerance);
       out.backward(ours.d_out);
       expected.backward(theirs.d_out);
@@ -192,11 +221,11 @@ struct Bytes {
 };
 
 Bytes bytes_of(memory::Ledger& ledger, const Input& in, const SortedRoutes& routes,
-               const std::vector<Expert>& experts) {
+               const std::vector<Expert>& experts, const Gate& gate) {
   Bytes bytes;
   const int64_t before = ledger.allocated();
   ledger.reset_peak();
-  const at::Tensor out = expert_mlps(in.x, in.weights, routes, experts, Activation::Silu);
+  const at::Tensor out = expert_mlps(in.x, in.weights, routes, experts, gate);
   bytes.kept = ledger.allocated() - before;
   bytes.forward_peak = ledger.at_peak().allocated - before;
   ledger.reset_peak();
@@ -214,6 +243,7 @@ at::Tensor meta(const at::Tensor& tensor) {
 Projection meta(const Projection& layer) {
   Projection twin = layer;
   twin.weight.data = meta(layer.weight.data);
+  twin.bias = meta(layer.bias);
   if (layer.adapter) {
     twin.adapter->a = meta(layer.adapter->a);
     twin.adapter->b = meta(layer.adapter->b);
@@ -230,17 +260,18 @@ TEST_P(Experts, TakeTheSameMemoryHoweverTokensAreRouted) {
     SCOPED_TRACE(tokens);
     std::vector<Expert> twins;
     for (const Expert& e : experts_of(kind))
-      twins.push_back({meta(e.gate), meta(e.up), meta(e.down)});
+      twins.push_back(
+          {meta(e.gate), e.up ? std::optional(meta(*e.up)) : std::nullopt, meta(e.down)});
     const Input in = input(tokens, kind.type);
     const at::Tensor unknown =
         at::empty({tokens, kChosen}, at::TensorOptions().dtype(at::kLong).device(at::kMeta));
     const Bytes planned =
         bytes_of(memory::meta_ledger(), {meta(in.x), meta(in.weights), meta(in.d_out)},
-                 sort_by_expert(unknown, kExperts), twins);
+                 sort_by_expert(unknown, kExperts), twins, gate_of(kind));
     for (const auto& [name, routing] : kRoutings) {
-      const Bytes measured =
-          bytes_of(tests::test_ledger(), input(tokens, kind.type),
-                   sort_by_expert(chosen(tokens, routing), kExperts), experts_of(kind));
+      const Bytes measured = bytes_of(tests::test_ledger(), input(tokens, kind.type),
+                                      sort_by_expert(chosen(tokens, routing), kExperts),
+                                      experts_of(kind), gate_of(kind));
       EXPECT_EQ(measured.kept, planned.kept) << name;
       EXPECT_EQ(measured.forward_peak, planned.forward_peak) << name;
       EXPECT_EQ(measured.backward_peak, planned.backward_peak) << name;

@@ -23,26 +23,30 @@ struct Case {
   int64_t buckets = 0;
   double dropout = 0;
   double score_cap = 0;
+  bool sinks = false;
 };
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
 // 600 tokens make three blocks of rows.
-const std::vector<Case> kCases = {{"OneDocument", {0, 37}, 4, 4, 8, 0},
-                                  {"SharedKeyHeads", {0, 5, 6, 40}, 6, 2, 16, 0},
-                                  {"SeveralBlocks", {0, 600, 640}, 2, 1, 8, 0},
-                                  {"Window", {0, 20, 51}, 4, 2, 8, 7},
-                                  {"WindowOverBlocks", {0, 600}, 2, 2, 8, 33},
-                                  {"Full", {0, 300, 340}, 2, 2, 8, 0, false},
-                                  {"FullWindow", {0, 300}, 2, 2, 8, 20, false},
-                                  {"OtherKeys", {0, 30, 300}, 4, 2, 8, 0, false, {0, 400, 417}},
-                                  {"MoreKeys", {0, 30, 300}, 4, 2, 8, 0, true, {0, 131, 700}},
-                                  {"MoreKeysWindow", {0, 300}, 2, 2, 8, 33, true, {0, 500}},
-                                  {"MoreKeysDropout", {0, 300}, 4, 2, 8, 0, true, {0, 417}, 0, 0.2},
-                                  {"Biases", {0, 300}, 4, 2, 8, 0, true, {}, 32},
-                                  {"BothWays", {0, 20, 330}, 2, 2, 8, 0, false, {}, 32},
-                                  {"Capped", {0, 20, 330}, 4, 2, 8, 33, true, {}, 0, 0, 1.5},
-                                  {"Dropout", {0, 300}, 4, 2, 8, 0, true, {}, 0, 0.2},
-                                  {"All", {0, 300}, 4, 2, 8, 0, false, {0, 200}, 8, 0.2}};
+const std::vector<Case> kCases = {
+    {"OneDocument", {0, 37}, 4, 4, 8, 0},
+    {"SharedKeyHeads", {0, 5, 6, 40}, 6, 2, 16, 0},
+    {"SeveralBlocks", {0, 600, 640}, 2, 1, 8, 0},
+    {"Window", {0, 20, 51}, 4, 2, 8, 7},
+    {"WindowOverBlocks", {0, 600}, 2, 2, 8, 33},
+    {"Full", {0, 300, 340}, 2, 2, 8, 0, false},
+    {"FullWindow", {0, 300}, 2, 2, 8, 20, false},
+    {"OtherKeys", {0, 30, 300}, 4, 2, 8, 0, false, {0, 400, 417}},
+    {"MoreKeys", {0, 30, 300}, 4, 2, 8, 0, true, {0, 131, 700}},
+    {"MoreKeysWindow", {0, 300}, 2, 2, 8, 33, true, {0, 500}},
+    {"MoreKeysDropout", {0, 300}, 4, 2, 8, 0, true, {0, 417}, 0, 0.2},
+    {"Biases", {0, 300}, 4, 2, 8, 0, true, {}, 32},
+    {"BothWays", {0, 20, 330}, 2, 2, 8, 0, false, {}, 32},
+    {"Capped", {0, 20, 330}, 4, 2, 8, 33, true, {}, 0, 0, 1.5},
+    {"Dropout", {0, 300}, 4, 2, 8, 0, true, {}, 0, 0.2},
+    {"Sinks", {0, 1, 600}, 6, 2, 8, 33, true, {}, 0, 0, 0, true},
+    {"SinksAndAll", {0, 300}, 4, 2, 8, 0, true, {0, 417}, 0, 0.2, 2, true},
+    {"All", {0, 300}, 4, 2, 8, 0, false, {0, 200}, 8, 0.2}};
 
 struct Inputs {
   at::Tensor q, k, v, d_out;
@@ -73,6 +77,7 @@ Inputs make_inputs(const Case& c, at::DeviceType device) {
     in.context.max_kv_seqlen = longest(c.kv_cu_seqlens);
   }
   if (c.buckets > 0) in.context.bias_table = at::randn({c.buckets, c.heads}, floats).to(device);
+  if (c.sinks) in.context.sinks = at::randn({c.heads}, floats).to(device);
   in.context.dropout = c.dropout;
   in.context.dropout_key = 0xfedcba9876543210;
   in.context.scale = 0.3;
@@ -93,7 +98,9 @@ class LibraryAttentionTest : public ::testing::TestWithParam<Case> {
 TEST_P(LibraryAttentionTest, ProductsEqualTheCpuKernel) {
   Inputs in = make_inputs(GetParam(), at::kCPU);
   at::Tensor& table = in.context.bias_table;
+  at::Tensor& sinks = in.context.sinks;
   if (table.defined()) table.set_requires_grad(true);
+  if (sinks.defined()) sinks.set_requires_grad(true);
   const at::Tensor q = in.q.clone().set_requires_grad(true);
   const at::Tensor k = in.k.clone().set_requires_grad(true);
   const at::Tensor v = in.v.clone().set_requires_grad(true);
@@ -110,6 +117,9 @@ TEST_P(LibraryAttentionTest, ProductsEqualTheCpuKernel) {
   EXPECT_LT(distance(gradients.dq, q.grad()), 1e-4);
   EXPECT_LT(distance(gradients.dk, k.grad()), 1e-4);
   EXPECT_LT(distance(gradients.dv, v.grad()), 1e-4);
+  if (sinks.defined()) {
+    EXPECT_LT(distance(sink_gradients(in.d_out, got, in.context), sinks.grad()), 1e-4);
+  }
   // Sums of 100000 and more.
   if (table.defined()) {
     EXPECT_LT(distance(gradients.d_bias, table.grad()), 3e-4);
@@ -142,6 +152,7 @@ TEST_P(LibraryAttentionTest, ProductsAskForTheSameOnMeta) {
         library_attention_forward(LibraryAttention::Products, in.q, in.k, in.v, in.context);
     library_attention_backward(LibraryAttention::Products, in.d_out, in.q, in.k, in.v, out,
                                in.context);
+    if (in.context.sinks.defined()) sink_gradients(in.d_out, out, in.context);
     return ledger.at_peak().allocated - before;
   };
   // Besides these, libtorch's own products and sums may take a little on the cpu.

@@ -299,9 +299,10 @@ TEST_F(Made, WhatCannotBeHonouredIsRefused) {
   expect_part(with("bias", "lora_only"), "\"bias\" is \"lora_only\"");
   for (const char* key : {"lora_bias", "use_qalora"})
     expect_part(with(key, true), "\"" + std::string(key) + "\" is set");
-  for (const char* key : {"trainable_token_indices", "layer_replication", "target_parameters",
-                          "alora_invocation_tokens"})
+  for (const char* key :
+       {"trainable_token_indices", "layer_replication", "alora_invocation_tokens"})
     expect_part(with(key, {"x"}), "\"" + std::string(key) + "\" is set");
+  expect_part(with("target_parameters", {"x"}), "adapts the parameters x, which the base does not");
   for (const char* method : {"pissa_niter_16", "olora", "corda", "loftq"})
     expect_part(with("init_lora_weights", method), "changes the base's weights");
   EXPECT_EQ(with("init_lora_weights", "gaussian"), "no error");

@@ -63,6 +63,40 @@ struct Gelu {
   }
 };
 
+// What a gate and its operand give: y = value * up, and of dy the gate's gradient dy * up * slope
+// and up's dy * passed.
+struct GateTerms {
+  F value, slope, up, passed;
+};
+
+template <class Act>
+struct PlainGate {
+  SNUG_INLINE F value(F gate, F up) { return Act::value(gate) * up; }
+  SNUG_INLINE GateTerms terms(F gate, F up) {
+    const ValueAndSlope both = Act::both(gate);
+    return {both.value, both.slope, up, both.value};
+  }
+};
+
+struct ClampedGate {
+  GateClamp clamp;
+  [[gnu::always_inline]] F within(F x) const {
+    return at_least(at_most(x, clamp.limit), -clamp.limit);
+  }
+  [[gnu::always_inline]] F value(F gate, F up) const {
+    const F g = at_most(gate, clamp.limit);
+    return g / (1.f + exp_any(-clamp.alpha * g)) * (within(up) + 1.f);
+  }
+  [[gnu::always_inline]] GateTerms terms(F gate, F up) const {
+    const F g = at_most(gate, clamp.limit);
+    const Logistic s = logistic(clamp.alpha * g);
+    const F value = g * s.share, slope = s.share * (1.f + clamp.alpha * g * s.rest);
+    const F in_range = up < -clamp.limit ? F{} : value;
+    return {value, gate > clamp.limit ? F{} : slope, within(up) + 1.f,
+            up > clamp.limit ? F{} : in_range};
+  }
+};
+
 template <class Body>
 SNUG_INLINE void with_activation(Activation activation, const Body& body) {
   switch (activation) {
@@ -81,6 +115,14 @@ SNUG_INLINE void with_activation(Activation activation, const Body& body) {
 template <class Body>
 SNUG_INLINE void with_both(Scalar type, Activation activation, const Body& body) {
   with_type(type, [&](auto t) { with_activation(activation, [&](auto a) { body(t, a); }); });
+}
+
+// The same with the gate.
+template <class Args, class Body>
+SNUG_INLINE void with_gate(const Args& args, const Body& body) {
+  if (args.clamp.limit > 0)
+    return with_type(args.type, [&](auto t) { body(t, ClampedGate{args.clamp}); });
+  with_both(args.type, args.activation, [&](auto t, auto a) { body(t, PlainGate<decltype(a)>{}); });
 }
 
 }  // namespace
@@ -110,31 +152,31 @@ void activation_backward_range(const ActivationBackward& shared, int64_t begin, 
 }
 
 void gated_forward_rows(const GatedForward& shared, int64_t begin, int64_t end) {
-  with_both(shared.type, shared.activation, [&](auto type, auto act) {
+  with_gate(shared, [&](auto type, auto of) {
     using T = decltype(type);
     const auto args = shared;
     for (int64_t row = begin; row < end; ++row) {
       const int64_t in = row * args.input_stride, out = row * args.output_stride;
       sweep(0, args.features, [&](int64_t i, auto lanes) {
         const F gate = read<T>(args.gate, in + i, lanes), up = read<T>(args.up, in + i, lanes);
-        write<T>(args.y, out + i, act.value(gate) * up, lanes);
+        write<T>(args.y, out + i, of.value(gate, up), lanes);
       });
     }
   });
 }
 
 void gated_backward_rows(const GatedBackward& shared, int64_t begin, int64_t end) {
-  with_both(shared.type, shared.activation, [&](auto type, auto act) {
+  with_gate(shared, [&](auto type, auto of) {
     using T = decltype(type);
     const auto args = shared;
     for (int64_t row = begin; row < end; ++row) {
       const int64_t in = row * args.input_stride, out = row * args.output_stride;
       sweep(0, args.features, [&](int64_t i, auto lanes) {
         const F dy = read<T>(args.dy, out + i, lanes), up = read<T>(args.up, in + i, lanes);
-        const ValueAndSlope gate = act.both(read<T>(args.gate, in + i, lanes));
-        write<T>(args.dgate, in + i, dy * up * gate.slope, lanes);
-        write<T>(args.dup, in + i, dy * gate.value, lanes);
-        if (args.y != nullptr) write<T>(args.y, out + i, gate.value * up, lanes);
+        const GateTerms gate = of.terms(read<T>(args.gate, in + i, lanes), up);
+        write<T>(args.dgate, in + i, dy * gate.up * gate.slope, lanes);
+        write<T>(args.dup, in + i, dy * gate.passed, lanes);
+        if (args.y != nullptr) write<T>(args.y, out + i, gate.value * gate.up, lanes);
       });
     }
   });

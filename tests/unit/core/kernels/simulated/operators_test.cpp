@@ -56,7 +56,7 @@ TEST(SimulatedActivation, OfMoreThanARowOfTheGridIsTheCpus) {
   EXPECT_TRUE(out == y);
 }
 
-TEST(SimulatedActivation, GatedIsTheCpus) {
+void gated_is_the_cpus(GateClamp clamp) {
   for (const Scalar type : kAllTypes) {
     for (const int64_t features : {1, 7, 1100}) {
       const int64_t rows = 3;
@@ -70,6 +70,7 @@ TEST(SimulatedActivation, GatedIsTheCpus) {
       Array y(type, rows * features), dx(type, x.size());
       const auto forward = [&](const Array& x, Array& y) {
         return GatedForward{.activation = Activation::Silu,
+                            .clamp = clamp,
                             .type = type,
                             .rows = rows,
                             .features = features,
@@ -80,6 +81,7 @@ TEST(SimulatedActivation, GatedIsTheCpus) {
       };
       const auto backward = [&](const Array& dy, const Array& x, Array& dx) {
         return GatedBackward{.activation = Activation::Silu,
+                             .clamp = clamp,
                              .type = type,
                              .rows = rows,
                              .features = features,
@@ -106,6 +108,11 @@ TEST(SimulatedActivation, GatedIsTheCpus) {
       });
     }
   }
+}
+
+TEST(SimulatedActivation, GatedIsTheCpus) {
+  gated_is_the_cpus({});
+  gated_is_the_cpus({.limit = 0.75F, .alpha = 1.702F});
   cuda::gated_forward({.rows = 0, .features = 4}, kStream);
   cuda::gated_backward({.rows = 0, .features = 4}, kStream);
 }

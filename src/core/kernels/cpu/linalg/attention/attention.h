@@ -61,6 +61,9 @@ struct AttentionArgs {
   const int32_t* kv_cu_seqlens = nullptr;  // (num_documents + 1), from 0 to M
   BiasTable bias;                          // on the scaled scores
   float score_cap = 0;  // c: a scaled score s becomes c * tanh(s / c); 0: none. Not with biases
+  // (H): the score of one more key for each row of a head, whose value is zero: it takes a share of
+  // the probability, and lse counts it (Xiao et al. 2023; gpt-oss). Null: none.
+  const float* sinks = nullptr;
   ProbabilityDropout dropout;
   void* out = nullptr;   // (N, H, D) contiguous, of `type`
   float* lse = nullptr;  // (H, N) log of the sum of exp(score); the backward pass needs it
@@ -74,7 +77,8 @@ struct AttentionBackwardArgs {
   AttentionArgs forward;        // with out and lse as attention_forward left them
   const void* d_out = nullptr;  // (N, H, D) contiguous, of forward.type
   void *dq = nullptr, *dk = nullptr, *dv = nullptr;  // (N, H, D), (M, Hkv, D) twice, contiguous
-  float* d_bias = nullptr;  // (num_buckets, H); null: the table wants no gradient
+  float* d_bias = nullptr;   // (num_buckets, H); null: the table wants no gradient
+  float* d_sinks = nullptr;  // (H); null: the sinks want no gradient
 };
 void attention_backward(const AttentionBackwardArgs& args, void* workspace);
 
@@ -89,9 +93,10 @@ struct DecodeAttentionArgs {
   const int32_t* lengths = nullptr;  // (S) cached tokens to attend to, the new one included
   float scale = 1.f;
   int64_t sliding_window = 0;
-  BiasTable bias;       // the query is the last of the cached tokens
-  float score_cap = 0;  // as in AttentionArgs
-  void* out = nullptr;  // (S, H, D) contiguous
+  BiasTable bias;                // the query is the last of the cached tokens
+  float score_cap = 0;           // as in AttentionArgs
+  const float* sinks = nullptr;  // as in AttentionArgs
+  void* out = nullptr;           // (S, H, D) contiguous
   int num_threads = 0;
 };
 int64_t decode_attention_workspace_bytes(const DecodeAttentionArgs& args);

@@ -9,7 +9,7 @@
 //   dK += dS^T Q             dQ += dS K     delta = rowsum(dO * O)
 //
 // With a cap c the scaled score s counts as z = c tanh(s / c), and dS has 1 - (z / c)^2 as a
-// factor.
+// factor. Sinks count in lse and O alone.
 //
 // The gradient of relative biases is summed by distance while a task runs, and by bucket at its
 // end; the tasks' sums are added in their order when all are done.
@@ -19,6 +19,7 @@
 // bfloat16 packs them rounded.
 // SPDX-License-Identifier: Apache-2.0
 #include <atomic>
+#include <cmath>
 #include <cstring>
 
 #include "core/kernels/cpu/linalg/attention/attention_bias.h"
@@ -415,6 +416,18 @@ void join_bias_gradients(const AttentionBackwardArgs& args, const Shape& shape,
   }
 }
 
+// A sink's probability is exp(sink - lse), and its value zero.
+void sum_sink_gradients(const AttentionBackwardArgs& args, const float* delta) {
+  const AttentionArgs& f = args.forward;
+#pragma omp for schedule(static)
+  for (int64_t head = 0; head < f.num_heads; ++head) {
+    double sum = 0;
+    for (int64_t i = head * f.num_tokens; i < (head + 1) * f.num_tokens; ++i)
+      sum -= std::exp(f.sinks[head] - f.lse[i]) * delta[i];
+    args.d_sinks[head] = static_cast<float>(sum);
+  }
+}
+
 void round_query_gradients(const AttentionBackwardArgs& args, const Kernels& kernels,
                            const float* sums) {
   const AttentionArgs& f = args.forward;
@@ -463,6 +476,7 @@ void attention_backward(const AttentionBackwardArgs& args, void* workspace) {
     const TileScope scope(tile);
     shared.bias.fill(kernels);
     compute_delta(args, kernels, shared.delta);
+    if (args.d_sinks != nullptr) sum_sink_gradients(args, shared.delta);
     for (size_t t = next.fetch_add(1); t < tasks.size(); t = next.fetch_add(1)) {
       KeyBlock(args, kernels, shape, shared, work[size_t(omp_get_thread_num())], tasks[t]).run();
     }

@@ -105,14 +105,15 @@ void attend_to_chunk(const DecodeAttentionArgs& args, const Kernels& kernels, co
 }
 
 // Scales every chunk of a head to the largest score of all, and adds them up in the first one's
-// slot.
+// slot. `sink`: the head's, or null.
 void join_chunks(const DecodeAttentionArgs& args, const Kernels& kernels, const Workspace& work,
-                 int64_t first_slot, int64_t chunks, void* out) {
+                 int64_t first_slot, int64_t chunks, const float* sink, void* out) {
   const int64_t step = Workspace::group(args), dim = args.head_dim;
   float largest = work.largest[first_slot];
   for (int64_t c = 1; c < chunks; ++c)
     largest = std::max(largest, work.largest[first_slot + c * step]);
-  float total = 0;
+  if (sink != nullptr) largest = std::max(largest, *sink);
+  float total = sink != nullptr ? std::exp(*sink - largest) : 0;
   float* sums = work.out + first_slot * dim;
   for (int64_t c = 0; c < chunks; ++c) {
     const int64_t slot = first_slot + c * step;
@@ -135,9 +136,10 @@ void join_sequence(const DecodeAttentionArgs& args, const Kernels& kernels, cons
   if (task.keys.begin != visible(args, task.sequence).begin) return;  // not a head's first chunk
   const Range keys = visible(args, task.sequence);
   for (int64_t head = 0; head < Workspace::group(args); ++head) {
-    const int64_t place =
-        task.sequence * args.num_heads + task.kv_head * Workspace::group(args) + head;
+    const int64_t query_head = task.kv_head * Workspace::group(args) + head;
+    const int64_t place = task.sequence * args.num_heads + query_head;
     join_chunks(args, kernels, work, task.slot + head, ceil_div(keys.end - keys.begin, kChunk),
+                args.sinks != nullptr ? args.sinks + query_head : nullptr,
                 static_cast<char*>(args.out) + place * args.head_dim * scalar_bytes(args.type));
   }
 }

@@ -57,10 +57,8 @@ class ForwardTile {
 
   void run() const {
     pack_queries();
-    const int64_t rows = shape_.group * shape_.tile;
-    std::fill_n(work_.row_max, rows, -std::numeric_limits<float>::infinity());
-    std::fill_n(work_.row_sum, rows, 0.f);
-    std::fill_n(work_.out, rows * shape_.dim, 0.f);
+    for (int64_t head = 0; head < shape_.group; ++head) start_head(head);
+    std::fill_n(work_.out, shape_.group * shape_.tile * shape_.dim, 0.f);
     const Range keys = visible_keys(args_, segment_, queries_.begin, queries_.end);
     for (int64_t key = keys.begin / shape_.keys * shape_.keys; key < keys.end; key += shape_.keys) {
       const Range block{key, std::min(segment_.num_keys, key + shape_.keys)};
@@ -76,6 +74,15 @@ class ForwardTile {
 
  private:
   int64_t query_head(int64_t head) const { return segment_.kv_head * shape_.group + head; }
+
+  // Before the first key there is none, or the sink, whose value adds nothing.
+  void start_head(int64_t head) const {
+    const bool sinks = args_.sinks != nullptr;
+    const float first =
+        sinks ? args_.sinks[query_head(head)] : -std::numeric_limits<float>::infinity();
+    std::fill_n(work_.row_max + head * shape_.tile, shape_.tile, first);
+    std::fill_n(work_.row_sum + head * shape_.tile, shape_.tile, sinks ? 1.f : 0.f);
+  }
 
   void pack_queries() const {
     const int64_t token = segment_.first_query + queries_.begin;
