@@ -52,6 +52,7 @@ class Test:
     def __init__(self, build, source):
         self.source, self.faults = source, []
         self.cpu, self.gpu = build / "snug", build / "simulated" / "snug"
+        self.timeout, self.environment = 300, {}
 
     def fault(self, text):
         self.faults.append(text)
@@ -74,8 +75,9 @@ class Test:
         out = f"{program.parent.name}-{len(os.listdir(self.folder))}"
         command = [program, *self.options(self.words(technique, out), technique), *words]
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL, env=dict(os.environ, **environment)
-        )
+            command, capture_output=True, text=True, timeout=self.timeout, stdin=subprocess.DEVNULL,
+            env=dict(os.environ, **self.environment, **environment),
+        )  # fmt: skip
         self.said = done.stdout + done.stderr
         if done.returncode != wanted:
             self.fault(f"{' '.join(map(str, command))}: exit status {done.returncode}\n{self.said[-3000:]}")
@@ -142,7 +144,10 @@ class Test:
     def planned_counts(self, technique):
         words = self.words(technique, "none")[1:]
         command = [self.gpu, "plan", *self.options(words, technique), *self.alike(1), "--device", "h100-80", "--operations", "true", "--json"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=self.timeout, stdin=subprocess.DEVNULL,
+            env=dict(os.environ, **self.environment),
+        )  # fmt: skip
         if done.returncode != 0:
             self.fault(f"{' '.join(map(str, command))}: exit status {done.returncode}\n{done.stderr[-2000:]}")
             return {}
@@ -154,8 +159,8 @@ class Test:
                 by_name[row["name"].rstrip("_")][i] += row[key]
         return by_name
 
-    def operations(self):
-        for technique in COUNTED + ONE:
+    def operations(self, techniques):
+        for technique in techniques:
             few, many, planned = self.counts(technique, 2), self.counts(technique, 4), self.planned_counts(technique)
             names = set(planned) | set(many) if technique in COUNTED else ["host_wait"]
             for name in sorted(names):
@@ -183,7 +188,7 @@ class Test:
             self.folder = pathlib.Path(folder)
             self.techniques(ONE, [])
             self.techniques(TWO, ["--devices", "2"])
-            self.operations()
+            self.operations(COUNTED + ONE)
             self.too_small()
         return self.faults
 

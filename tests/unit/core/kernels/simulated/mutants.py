@@ -6,14 +6,15 @@ How much the test kernels_simulated sees: takes one barrier, bounds check, guard
 CUDA kernel, compiles that file as the simulation does and runs the test. Prints each mutant that passes, and how many
 were caught. Not a test itself: it takes a quarter of an hour. BUILD_FOLDER has the test built."""
 import argparse
-import json
 import pathlib
 import re
-import shlex
 import subprocess
+import sys
 import tempfile
 
-ROOT = pathlib.Path(__file__).resolve().parents[5]
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[4] / "support"))
+from mutation import ROOT, Build, is_comment, line_of, run  # noqa: E402
+
 KERNELS = pathlib.Path("src/core/kernels/cuda")
 TEST = "kernels_simulated_test"
 # What is taken out, and what is put in its place.
@@ -40,21 +41,8 @@ def mutants(text):
     """(line, what it was, the whole text with it changed)"""
     for pattern, replacement in MUTATIONS:
         for found in re.finditer(pattern, text):
-            line = text.count("\n", 0, found.start()) + 1
-            if "//" in text.split("\n")[line - 1][: found.start() - text.rfind("\n", 0, found.start())]:
-                continue
-            yield line, found[0], text[: found.start()] + found.expand(replacement) + text[found.end() :]
-
-
-def words_of(command, drop):
-    """A compiler's words, without the options named (and their values) and warnings as errors."""
-    words, result = iter(shlex.split(command)), []
-    for word in words:
-        if word in drop:
-            next(words)
-        elif word not in ("-MD", "-c", "-Werror"):
-            result.append(word)
-    return result
+            if not is_comment(text, found.start()):
+                yield line_of(text, found.start()), found[0], text[: found.start()] + found.expand(replacement) + text[found.end() :]
 
 
 class Mutants:
@@ -64,40 +52,30 @@ class Mutants:
         self.copy.mkdir(parents=True)
         for path in (ROOT / KERNELS).glob("*.cu*"):
             (self.copy / path.name).write_text(path.read_text())
-        entries = json.loads((build / "compile_commands.json").read_text())
-        self.commands = {
-            pathlib.Path(entry["file"]).name: words_of(entry["command"], {"-o", "-MT", "-MF"})[:-1]
-            for entry in entries
+        self.entries = {
+            pathlib.Path(entry["file"]).name: entry
+            for entry in build.entries
             if "snug_kernels_simulated.dir" in entry["command"] and entry["file"].endswith(".cu")
         }
-        said = subprocess.run(["ninja", "-C", build, "-t", "commands", TEST], capture_output=True, text=True, check=True)
-        link = said.stdout.splitlines()[-1].split("&&")[1]
-        self.link = words_of(link, {"-o"})
 
     def compiles(self, name):
         """The copy's file of that name; its headers come before the tree's."""
-        words = self.commands[name]
+        words = self.build.compile(self.entries[name], self.copy / name, self.work / f"{name}.o")
         at = next(i for i, word in enumerate(words) if word.startswith("-I"))
-        words = [*words[:at], f"-I{self.work}/src", *words[at:], "-w", "-c", self.copy / name, "-o", self.work / f"{name}.o"]
-        return subprocess.run(words, cwd=self.build, capture_output=True, check=False).returncode == 0
+        words.insert(at, f"-I{self.work}/src")
+        return subprocess.run(words, cwd=self.build.folder, capture_output=True, check=False).returncode == 0
 
     def is_caught(self, path, changed):
         """None where it does not compile."""
         (self.copy / path.name).write_text(changed)
-        names = [path.name] if path.suffix == ".cu" else list(self.commands)
+        names = [path.name] if path.suffix == ".cu" else list(self.entries)
         compiled = all([self.compiles(name) for name in names])
         (self.copy / path.name).write_text(path.read_text())
         if not compiled:
             return None
-        objects = [self.work / f"{name}.o" for name in names]
-        at = next(i for i, word in enumerate(self.link) if word.endswith(".o"))
-        words = [*self.link[:at], *objects, *self.link[at:], "-o", self.work / "test"]
-        subprocess.run(words, cwd=self.build, capture_output=True, check=True)
-        try:
-            test = [self.work / "test", "--gtest_fail_fast"]
-            return subprocess.run(test, capture_output=True, check=False, timeout=120).returncode != 0
-        except subprocess.TimeoutExpired:
-            return True
+        words = self.build.link(TEST, [self.work / f"{name}.o" for name in names], self.work / "test")
+        subprocess.run(words, cwd=self.build.folder, capture_output=True, check=True)
+        return run([self.work / "test", "--gtest_fail_fast"], timeout=120)[0] != 0
 
 
 def main():
@@ -107,7 +85,7 @@ def main():
     options = parser.parse_args()
     caught = passed = 0
     with tempfile.TemporaryDirectory() as work:
-        tried = Mutants(options.build.resolve(), pathlib.Path(work))
+        tried = Mutants(Build(options.build.resolve()), pathlib.Path(work))
         for path in sorted((ROOT / KERNELS).glob("*.cu*")):
             if path.name == "launch.cuh" or options.only not in path.name:
                 continue
