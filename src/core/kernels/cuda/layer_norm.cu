@@ -5,6 +5,7 @@
 // Bytes an element, T those of its type, without what caches serve:
 //   forward_row: reads T, writes T (with a residual 2 T and 2 T)
 //   backward_rows: reads 2 T (with a residual 3 T), writes T
+//   add_shares: reads 1024 a column, writes T
 // SPDX-License-Identifier: Apache-2.0
 #include "core/kernels/cuda/elements.cuh"
 #include "core/kernels/cuda/gradient_shares.cuh"
