@@ -145,6 +145,8 @@ constexpr auto kAdapters = [](recipe::Recipe& r) {
   r.lora = {.enabled = true, .r = 4, .dropout = 0.1};
   r.lora.mlp = r.lora.head = true;
 };
+// Experts with few tokens have small gradients, whose roundings Adam would bring to a step's size.
+constexpr auto kInProportion = [](recipe::Recipe& r) { r.optimizer = {.name = "sgd", .lr = 1e-2}; };
 constexpr auto kWithoutPacking = [](recipe::Recipe& r) { r.data.packing = false; };
 constexpr auto kLossPerMicroBatch = [](recipe::Recipe& r) { r.train.loss_normalization = "micro"; };
 
@@ -156,7 +158,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"zero1", "cp=2", "qwen2"}, Case{"zero2", "cp=2", "mistral"},
                       Case{"fsdp", "cp=2", "gpt2"}, Case{"ddp", "cp=2", "opt-plain"},
                       Case{"fsdp", "cp=2", "opt"}, Case{"fsdp", "cp=2", "llama-bias"},
-                      Case{"fsdp", "cp=2", "gemma3"}, Case{"fsdp", "cp=2", "gpt-oss"},
+                      Case{"fsdp", "cp=2", "gemma3"},
+                      Case{"fsdp", "cp=2", "gpt-oss", kInProportion, "SGD"},
                       Case{"fsdp", "cp=2", "llama", [](recipe::Recipe&) {}, "accumulation", 1},
                       Case{"fsdp", "cp=2", "gpt2", [](recipe::Recipe&) {}, "all at once", 8},
                       Case{"fsdp", "cp=2", "qwen2", kClipping, "clipping"},

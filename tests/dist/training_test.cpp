@@ -145,6 +145,12 @@ struct Case {
       largest = std::max(largest, parameter->num_elements());
     return largest;
   }
+  bool has_experts() const {
+    const auto whole = tests::tiny_model(model);
+    return std::ranges::any_of(whole->parameters(), [](const nn::Parameter* parameter) {
+      return parameter->name.find(".experts.") != std::string::npos;
+    });
+  }
   bool has_tied_weights() const {
     const auto whole = tests::tiny_model(model);
     const auto units = whole->units();
@@ -196,8 +202,10 @@ TEST_P(ManyRanks, TrainAsOneDoes) {
     EXPECT_LE(d->whole, 1e-6);
     // Along tp more sums are formed in another order; and with a tied weight's two gradients added
     // in another order (keeps_the_order) a state in 8 bits may be rounded to the neighbouring code.
-    const bool coarse =
-        c.has_tensor_axis() || (recipe.optimizer.name == "adamw_8bit" && c.has_tied_weights());
+    // An adapter of an expert with few tokens has small gradients, whose roundings Adam enlarges.
+    const bool coarse = c.has_tensor_axis() ||
+                        (recipe.optimizer.name == "adamw_8bit" && c.has_tied_weights()) ||
+                        (recipe.lora.enabled && c.has_experts());
     EXPECT_LE(d->element, coarse ? 1e-4 : 2e-5) << d->worst;
     EXPECT_LE(d->grown, 5e-4);
     EXPECT_LE(d->unseen, 5 * recipe.optimizer.lr * 1.01);
