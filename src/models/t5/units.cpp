@@ -6,7 +6,6 @@
 #include <ATen/ops/mul.h>
 
 #include <cmath>
-#include <utility>
 
 #include "base/error.h"
 
@@ -91,10 +90,9 @@ nn::State EncoderBlock::forward(const nn::State& input, const nn::Batch& batch,
   if (!batch.source) return input;
   const at::Tensor& hidden = input.at("source");  // (e, D)
   const at::Tensor& bias = input.at("encoder_bias");
-  auto [beside, read] = self_.norm().forward_beside(hidden);
   const at::Tensor attended =
-      self_.full(std::exchange(read, {}), {bias, intervals_.encoder}, batch, pass);
-  const auto [sum, x] = mlp_.norm().forward_sum(beside, attended);
+      self_.full(self_.norm().forward(hidden), {bias, intervals_.encoder}, batch, pass);
+  const auto [sum, x] = mlp_.norm().forward_sum(hidden, attended);
   nn::State state;
   state.set("source", at::add(sum, mlp_.forward(x, nn::num_source_tokens(batch), pass)));
   if (!is_last_) state.set("encoder_bias", bias);
@@ -179,10 +177,9 @@ nn::State DecoderBlock::forward(const nn::State& input, const nn::Batch& batch,
                                 const nn::Pass& pass) {
   const at::Tensor& hidden = input.at("hidden");  // (c, D)
   const at::Tensor& bias = input.at("decoder_bias");
-  auto [beside, read] = self_.norm().forward_beside(hidden);
   const at::Tensor attended =
-      self_.causal(std::exchange(read, {}), layer_, {bias, intervals_.decoder}, batch, pass);
-  const auto [sum, x] = cross_.norm().forward_sum(beside, attended);
+      self_.causal(self_.norm().forward(hidden), layer_, {bias, intervals_.decoder}, batch, pass);
+  const auto [sum, x] = cross_.norm().forward_sum(hidden, attended);
   const auto [sum_of_all, y] = mlp_.norm().forward_sum(sum, look_at_source(x, input, batch, pass));
   nn::State state;
   state.set("hidden", at::add(sum_of_all, mlp_.forward(y, nn::num_tokens(batch), pass)));

@@ -19,6 +19,7 @@
 #include "core/ops/device/device.h"
 #include "core/ops/device/kept.h"
 #include "core/ops/elementwise.h"
+#include "core/ops/linear/linear.h"
 #include "core/ops/linear/row_room.h"
 
 namespace snug::ops {

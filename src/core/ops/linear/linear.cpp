@@ -5,7 +5,6 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/custom_class.h>
 
-#include <algorithm>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -33,11 +32,6 @@ struct Carried final : torch::CustomClassHolder {
 
 const Carried& carried(AutogradContext* ctx) {
   return *static_cast<const Carried*>(ctx->saved_data["layers"].toCapsule().get());
-}
-
-bool need_input(const std::vector<Projection>& projections) {
-  return std::any_of(projections.begin(), projections.end(),
-                     [](const Projection& p) { return p.needs_input(); });
 }
 
 struct LinearsFunction : torch::autograd::Function<LinearsFunction> {
@@ -68,7 +62,7 @@ struct LinearsFunction : torch::autograd::Function<LinearsFunction> {
     ProductInput input{saved[0], std::nullopt, carried(ctx).activation};
     if (saved[1].defined()) input.up = saved[1];
     InputBackward backward(std::move(input), need_input(projections), ctx->needs_input_grad(0));
-    for (size_t i = 0; i < projections.size(); ++i)
+    for (size_t i = projections.size(); i-- > 0;)
       backward.add(projections[i], std::exchange(grads[i], {}).contiguous(), saved[i + 2]);
     const auto [d_x, d_up] = backward.gradients();
     return {d_x, d_up, {}, {}, {}};
@@ -76,10 +70,8 @@ struct LinearsFunction : torch::autograd::Function<LinearsFunction> {
 };
 
 variable_list apply(const ProductInput& input, const std::vector<Projection>& projections) {
-  std::optional<at::Tensor> trained;
-  for (const Projection& p : projections)
-    if (!trained) trained = p.any_trained();
-  return LinearsFunction::apply(input.x, input.up, input.activation, projections, trained);
+  return LinearsFunction::apply(input.x, input.up, input.activation, projections,
+                                any_trained(projections));
 }
 
 }  // namespace

@@ -93,6 +93,16 @@ std::optional<at::Tensor> Projection::any_trained() const {
   return tensors.empty() ? std::nullopt : std::optional(tensors.front());
 }
 
+bool need_input(const std::vector<Projection>& projections) {
+  return std::ranges::any_of(projections, &Projection::needs_input);
+}
+
+std::optional<at::Tensor> any_trained(const std::vector<Projection>& projections) {
+  for (const Projection& projection : projections)
+    if (auto trained = projection.any_trained()) return trained;
+  return std::nullopt;
+}
+
 at::Tensor row_norms(const Projection& projection) { return norms_of_sum(projection, nullptr); }
 
 Projector::Projector(const Projection& projection, at::ScalarType compute)

@@ -68,6 +68,11 @@ struct Projection {
   bool has_magnitude() const { return adapter && adapter->magnitude.defined(); }
 };
 
+// Of several layers with one input: whether the backward needs it, and one of their trained
+// tensors.
+bool need_input(const std::vector<Projection>& projections);
+std::optional<at::Tensor> any_trained(const std::vector<Projection>& projections);
+
 // A projection prepared for products in one type: tensors of other types are cast for this object's
 // lifetime.
 class Projector {

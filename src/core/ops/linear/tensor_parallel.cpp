@@ -5,7 +5,6 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/custom_class.h>
 
-#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -49,10 +48,8 @@ struct OutputCutFunction : torch::autograd::Function<OutputCutFunction> {
     layer->share = share;
     layer->num_tokens = num_tokens;
     const at::Tensor all = GatheredRows(layer->share, x, num_tokens).finish();
-    const bool needs_input = std::any_of(projections.begin(), projections.end(),
-                                         [](const Projection& p) { return p.needs_input(); });
     variable_list outputs;
-    variable_list kept{needs_input ? x : at::Tensor()};
+    variable_list kept{need_input(projections) ? x : at::Tensor()};
     for (const Projection& p : layer->projections) {
       at::Tensor inner;
       outputs.push_back(Projector(p, x.scalar_type()).forward(all, x.scalar_type(), &inner));
@@ -190,10 +187,7 @@ struct CutEmbeddingFunction : torch::autograd::Function<CutEmbeddingFunction> {
 std::vector<at::Tensor> output_cut_linears(const at::Tensor& x,
                                            const std::vector<Projection>& projections,
                                            int64_t num_tokens, const TensorShare& share) {
-  std::optional<at::Tensor> trained;
-  for (const Projection& p : projections)
-    if (!trained) trained = p.any_trained();
-  return OutputCutFunction::apply(x, projections, num_tokens, share, trained);
+  return OutputCutFunction::apply(x, projections, num_tokens, share, any_trained(projections));
 }
 
 at::Tensor input_cut_linear(const ProductInput& input, const Projection& projection,

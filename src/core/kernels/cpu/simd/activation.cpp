@@ -144,9 +144,9 @@ void activation_backward_range(const ActivationBackward& shared, int64_t begin, 
     using T = decltype(type);
     const auto args = shared;
     sweep(begin, end, [&](int64_t i, auto lanes) {
-      const ValueAndSlope x = act.both(read<T>(args.x, i, lanes));
-      write<T>(args.dx, i, read<T>(args.dy, i, lanes) * x.slope, lanes);
-      if (args.y != nullptr) write<T>(args.y, i, x.value, lanes);
+      const F x = read<T>(args.x, i, lanes);
+      write<T>(args.dx, i, read<T>(args.dy, i, lanes) * act.both(x).slope, lanes);
+      if (args.y != nullptr) write<T>(args.y, i, act.value(x), lanes);
     });
   });
 }
@@ -173,10 +173,11 @@ void gated_backward_rows(const GatedBackward& shared, int64_t begin, int64_t end
       const int64_t in = row * args.input_stride, out = row * args.output_stride;
       sweep(0, args.features, [&](int64_t i, auto lanes) {
         const F dy = read<T>(args.dy, out + i, lanes), up = read<T>(args.up, in + i, lanes);
-        const GateTerms gate = of.terms(read<T>(args.gate, in + i, lanes), up);
+        const F g = read<T>(args.gate, in + i, lanes);
+        const GateTerms gate = of.terms(g, up);
         write<T>(args.dgate, in + i, dy * gate.up * gate.slope, lanes);
         write<T>(args.dup, in + i, dy * gate.passed, lanes);
-        if (args.y != nullptr) write<T>(args.y, out + i, gate.value * gate.up, lanes);
+        if (args.y != nullptr) write<T>(args.y, out + i, of.value(g, up), lanes);
       });
     }
   });
