@@ -14,9 +14,4 @@ struct VectorGradient {
   bool accumulate = false;  // add to `data` instead of overwriting it; either rounds once
 };
 
-namespace cpu {
-// `sum` (D)
-void write_gradient(const VectorGradient& to, const float* sum, int64_t dim);
-}  // namespace cpu
-
 }  // namespace snug::kernels

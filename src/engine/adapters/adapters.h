@@ -52,10 +52,10 @@ checkpoint::AdapterValues adapter_values(models::Model& model, const recipe::Lor
 void quantize_weights(models::Model& model, const recipe::Recipe& recipe,
                       const std::vector<nn::Unit*>& whole = {});
 
-// Removes all adapters, which leaves the base model.
 // Experts whose weights files have in one tensor.
 std::vector<checkpoint::ExpertStack> expert_stacks(models::Model& model);
 
+// Removes all adapters, which leaves the base model.
 void remove_adapters(models::Model& model);
 
 struct ParameterCount {

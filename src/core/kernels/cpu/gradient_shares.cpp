@@ -11,14 +11,14 @@ namespace {
 constexpr int64_t kMaxBlocks = 64;
 constexpr int64_t kMinRowsPerBlock = 16;
 
-}  // namespace
-
 void write_gradient(const VectorGradient& to, const float* sum, int64_t dim) {
   if (to.accumulate)
     accumulate(to.data, to.type, sum, Scalar::F32, dim, 1.0F, /*num_threads=*/1);
   else
     cast(sum, Scalar::F32, to.data, to.type, dim, /*num_threads=*/1);
 }
+
+}  // namespace
 
 RowBlocks::RowBlocks(int64_t rows)
     : rows_(rows), step_(std::max(kMinRowsPerBlock, (rows + kMaxBlocks - 1) / kMaxBlocks)) {}

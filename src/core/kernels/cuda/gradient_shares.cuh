@@ -1,7 +1,5 @@
 // The gradient of a vector of weights as the sum of shares, one of each block of a backward, in
-// their order: so it depends neither on the device nor on chance. Bytes an element, T those of its
-// type:
-//   add_shares: reads 1024 a column, writes T
+// their order: so it depends neither on the device nor on chance. The norms' headers say its bytes.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -21,10 +21,10 @@ at::Tensor turned(const at::Tensor& b, int64_t first, int64_t second) {
 std::map<std::string, ExpertStack> modules_of_stacks(const std::vector<ExpertStack>& stacks) {
   std::map<std::string, ExpertStack> modules;
   for (size_t i = 0; i < stacks.size(); ++i) {
-    std::string module = without_last(stacks[i].parameter);
+    const std::string owner = without_last(stacks[i].parameter);
+    std::string module = owner;
     for (size_t outer = i + 1; outer < stacks.size(); ++outer)
-      if (without_last(stacks[outer].parameter) == without_last(stacks[i].parameter))
-        module += ".base_layer";
+      if (without_last(stacks[outer].parameter) == owner) module += ".base_layer";
     modules[module] = stacks[i];
   }
   return modules;

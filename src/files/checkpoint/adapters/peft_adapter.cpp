@@ -135,11 +135,12 @@ std::string name_of_base_weight(const Adapter& adapter, const std::string& param
   return std::string(kPrefix) + (adapted ? module + ".base_layer.weight" : parameter);
 }
 
-// Whether PEFT has it in a stack.
-bool is_stacked(const Adapter& adapter, const std::string& module) {
-  return std::ranges::any_of(adapter.stacks, [&](const ExpertStack& stack) {
-    return std::ranges::count(stack.modules, module) > 0;
-  });
+// Those that PEFT has in a stack.
+std::set<std::string> stacked_modules(const Adapter& adapter) {
+  std::set<std::string> stacked;
+  for (const ExpertStack& stack : adapter.stacks)
+    stacked.insert(stack.modules.begin(), stack.modules.end());
+  return stacked;
 }
 
 using ModuleValues = std::function<ModuleAdapter(const std::string& module)>;
@@ -147,9 +148,7 @@ using ModuleValues = std::function<ModuleAdapter(const std::string& module)>;
 // Calls body(PEFT's name, adapter) for each of PEFT's modules, one at a time in memory.
 template <class Body>
 void for_each_module(const Adapter& adapter, const ModuleValues& values, const Body& body) {
-  std::set<std::string> stacked;
-  for (const ExpertStack& stack : adapter.stacks)
-    stacked.insert(stack.modules.begin(), stack.modules.end());
+  const std::set<std::string> stacked = stacked_modules(adapter);
   for (const auto& [module, _] : adapter.modules)
     if (!stacked.contains(module)) body(module, values(module));
   for (const auto& [module, stack] : modules_of_stacks(adapter.stacks)) {
@@ -185,8 +184,9 @@ AdapterConfig config_for_peft(const Adapter& adapter) {
   AdapterConfig config = adapter.config;
   if (config.target_modules.pattern.empty() && adapter.stacks.empty()) return config;
   config.target_modules = {};
+  const std::set<std::string> stacked = stacked_modules(adapter);
   for (const auto& [module, _] : adapter.modules)
-    if (!is_stacked(adapter, module)) config.target_modules.names.push_back(module);
+    if (!stacked.contains(module)) config.target_modules.names.push_back(module);
   config.target_parameters = {};
   for (const ExpertStack& stack : adapter.stacks)
     config.target_parameters.push_back(stack.parameter);

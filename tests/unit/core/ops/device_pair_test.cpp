@@ -212,6 +212,21 @@ Tensors attend(const Place& p, int64_t heads, int64_t kv_heads, int64_t sliding_
   return p.with_gradients(out, {q, k, v});
 }
 
+// In 16 bits flash attention on cuda, whose output is brought to what it is with sinks.
+Tensors attend_with_sinks(const Place& p) {
+  const at::Tensor q = p.leaf(1, {40, 6, 16});
+  const at::Tensor k = p.leaf(2, {40, 2, 16});
+  const at::Tensor v = p.leaf(3, k.sizes());
+  const at::Tensor sinks = p.make(4, {6}).to(at::kFloat).set_requires_grad(true);
+  const at::Tensor out = attention(q, k, v,
+                                   {.cu_seqlens = p.ints({0, 30, 40}),
+                                    .max_seqlen = 30,
+                                    .scale = 0.25,
+                                    .sliding_window = 9,
+                                    .sinks = sinks});
+  return p.with_gradients(out, {q, k, v, sinks});
+}
+
 // Of 40 tokens to the 50 of another sequence, or with biases to their own.
 Tensors attend_freely(const Place& p, bool other_keys, bool causal, double dropout) {
   const at::Tensor q = p.leaf(1, {40, 4, 16});
@@ -271,6 +286,7 @@ const std::vector<Operator> kOperators = {
     {"SharedHeadsAttention", [](const Place& p) { return attend(p, 6, 2, 0); }},
     {"OneKeyHeadAttention", [](const Place& p) { return attend(p, 4, 1, 0); }},
     {"WindowAttention", [](const Place& p) { return attend(p, 4, 2, 7); }},
+    {"SinkAttention", attend_with_sinks},
     {"OddHeadsAttention", [](const Place& p) { return attend(p, 4, 2, 0, 20); }},
     {"OtherKeysAttention", [](const Place& p) { return attend_freely(p, true, false, 0); }},
     {"DroppedAttention", [](const Place& p) { return attend_freely(p, true, false, 0.2); }},

@@ -39,6 +39,16 @@ class SimulatedGpu : public ::testing::Test {
     return at::empty({count}, at::TensorOptions().device(at::kCUDA).dtype(type));
   }
   static c10::cuda::CUDAStream side_stream() { return c10::cuda::getStreamFromPool(); }
+  // Reads x on another stream, which it returns, behind what this one has queued.
+  static c10::cuda::CUDAStream read_behind(const at::Tensor& x) {
+    const c10::cuda::CUDAStream side = side_stream();
+    c10::Event made(at::kCUDA);
+    made.record(c10::cuda::getCurrentCUDAStream().unwrap());
+    made.block(side.unwrap());
+    const c10::cuda::CUDAStreamGuard guard(side);
+    const at::Tensor read = x.add(1);
+    return side;
+  }
 };
 
 // Runs it all; a fault ends the process with its line on the standard error.
@@ -219,14 +229,7 @@ TEST_F(SimulatedGpu, ReadersOfTwoStreamsDoNotRaceAndAWriterBesideThemDoes) {
 TEST_F(SimulatedGpu, MemoryFreedWhileAnotherStreamNeedsIt) {
   const auto freed = [] {
     at::Tensor x = at::zeros({64}, at::TensorOptions().device(at::kCUDA));
-    const c10::cuda::CUDAStream side = side_stream();
-    c10::Event made(at::kCUDA);
-    made.record(c10::cuda::getCurrentCUDAStream().unwrap());
-    made.block(side.unwrap());
-    {
-      const c10::cuda::CUDAStreamGuard guard(side);
-      const at::Tensor read = x.add(1);
-    }
+    read_behind(x);
     x.reset();  // nobody has told the allocator of the other stream
     finish();
   };
@@ -237,14 +240,7 @@ TEST_F(SimulatedGpu, MemoryFreedWhileAnotherStreamNeedsIt) {
 TEST_F(SimulatedGpu, MemoryThatAnotherStreamHasIsReusedWhenThatIsDone) {
   at::Tensor x = at::zeros({64}, at::TensorOptions().device(at::kCUDA));
   const void* const address = x.const_data_ptr();
-  const c10::cuda::CUDAStream side = side_stream();
-  c10::Event made(at::kCUDA);
-  made.record(c10::cuda::getCurrentCUDAStream().unwrap());
-  made.block(side.unwrap());
-  {
-    const c10::cuda::CUDAStreamGuard guard(side);
-    const at::Tensor read = x.add(1);
-  }
+  const c10::cuda::CUDAStream side = read_behind(x);
   c10::cuda::CUDACachingAllocator::recordStream(x.storage().data_ptr(), side);
   x.reset();
   EXPECT_NE(make(64).const_data_ptr(), address);
