@@ -45,6 +45,22 @@ struct Dropout {
   float scale() const { return static_cast<float>(1.0 / (1.0 - probability)); }
 };
 
+// Dropout of probabilities; kept ones are scaled by 1 / (1 - probability). The mask is a hash of
+// (key, row, column), row = head * N + token, column = the attended token's position in its
+// document, so nothing is stored for the backward, and the number of threads does not matter.
+struct ProbabilityDropout {
+  double probability = 0;
+  uint64_t key = 0;
+  int64_t first_head = 0;  // what head 0 is numbered as, where the others are computed elsewhere
+  // If this rank has only part of the tokens: the number of token 0, and the total; 0: all tokens
+  // are here.
+  int64_t first_row = 0, num_rows = 0;
+
+  // Elements whose 32 random bits are below this are dropped.
+  uint32_t threshold() const { return static_cast<uint32_t>(probability * 4294967295.0); }
+  float scale() const { return static_cast<float>(1.0 / (1.0 - probability)); }
+};
+
 namespace cpu {
 void dropout(const Dropout& args);
 }  // namespace cpu

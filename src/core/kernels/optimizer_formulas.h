@@ -1,6 +1,6 @@
 // The element-wise update of each optimizer, shared by the CPU's vector kernels and the GPU's
 // kernels. Both round after every operation (CPU files are compiled without contraction, the GPU
-// uses the type in core/kernels/cuda/unfused.cuh), so a step has the same bits on both, and moving
+// uses the type in core/kernels/cuda/rounding.cuh), so a step has the same bits on both, and moving
 // an optimizer to the host changes nothing. Optimizers are memory-bound; fused multiply-add would
 // save no time. F is a float or a vector of floats. Internal linkage: files compiled for other
 // instruction sets include this too.

@@ -24,7 +24,7 @@ ops::AttentionContext context_of(const at::Tensor& q, const Packed& queries,
                                 .sinks = options.sinks,
                                 .score_cap = options.score_cap,
                                 .max_distance = options.max_distance,
-                                .bias_intervals = options.bias_intervals};
+                                .bias_buckets = options.bias_buckets};
   if (options.rope != nullptr) context.rope = *options.rope;
   if (options.dropout > 0 && pass.dropout_key) {
     context.dropout = options.dropout;
@@ -74,9 +74,9 @@ Packed even_sequences(int64_t count, int64_t length, at::Device device) {
   // Filled in place: on meta arange would resize its result without the ledger's notice.
   at::Tensor borders = at::empty({count + 1}, at::TensorOptions().device(device).dtype(at::kInt));
   at::arange_out(borders, 0, (count + 1) * length, length);
-  std::vector<int32_t> values;
-  for (int64_t i = 0; i <= count; ++i) values.push_back(static_cast<int32_t>(i * length));
-  return {.cu_seqlens = {std::move(borders), values}, .max_seqlen = length, .positions = {}};
+  return {.cu_seqlens = ops::Borders::even(std::move(borders), length),
+          .max_seqlen = length,
+          .positions = {}};
 }
 
 at::Tensor full_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,

@@ -21,9 +21,9 @@ struct AttentionOptions {
   double scale = 1;
   const ops::RopeTables* rope = nullptr;  // rotates q and k
   int64_t sliding_window = 0;
-  double score_cap = 0;                   // ops::AttentionContext
-  at::Tensor sinks = {};                  // ops::AttentionContext
-  at::Tensor bias_table, bias_intervals;  // ops::AttentionContext
+  double score_cap = 0;                 // ops::AttentionContext
+  at::Tensor sinks = {};                // ops::AttentionContext
+  at::Tensor bias_table, bias_buckets;  // ops::AttentionContext
   int64_t max_distance = 128;
   double dropout = 0;               // on the attention probabilities
   std::string site;                 // the layer's name, which seeds dropout

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/ops/elementwise.h"
 
-#include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 
@@ -178,11 +177,6 @@ void accumulate(const at::Tensor& to, const at::Tensor& from, float alpha) {
                                  alpha);
       },
       [&] { to.add_(from.view_as(to), alpha); });
-}
-
-at::Tensor integers(int64_t begin, int64_t end, const at::TensorOptions& options) {
-  at::Tensor result = at::empty({end - begin}, options);
-  return at::arange_out(result, begin, end, 1);
 }
 
 void fill(const at::Tensor& x, float value) {

@@ -52,10 +52,6 @@ at::Tensor cast(const at::Tensor& x, at::ScalarType type);
 // to += alpha * from, types may differ.
 void accumulate(const at::Tensor& to, const at::Tensor& from, float alpha = 1.0F);
 
-// The whole numbers from `begin` on, below `end`. Unlike at::arange's on meta, its memory is
-// counted.
-at::Tensor integers(int64_t begin, int64_t end, const at::TensorOptions& options);
-
 void fill(const at::Tensor& x, float value);
 
 // Sum of squares over all tensors, in double: infinite or NaN when an element is. It is added up

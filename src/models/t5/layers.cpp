@@ -48,7 +48,7 @@ void Attention::list(std::vector<nn::Linear*>& linears) {
 nn::AttentionOptions Attention::options(const RelativeBiases& biases) const {
   return {.scale = 1,
           .bias_table = biases.table,
-          .bias_intervals = biases.intervals,
+          .bias_buckets = biases.buckets,
           .max_distance = config_.relative_attention_max_distance,
           .dropout = config_.dropout_rate,
           .site = name_,

@@ -19,8 +19,8 @@ namespace snug::models::t5 {
 
 // A stack's relative position biases: see ops::AttentionContext.
 struct RelativeBiases {
-  at::Tensor table;      // (B, H)
-  at::Tensor intervals;  // (2, B) if the device's kernels need them
+  at::Tensor table;    // (B, H)
+  at::Tensor buckets;  // ops::AttentionContext; if the device's kernels need them
 };
 
 nn::RmsNorm rms_norm(const Config& config, const std::string& name);

@@ -21,7 +21,7 @@ std::unique_ptr<Model> make_model(const nlohmann::json& config, const std::strin
 }
 
 T5Model::T5Model(Config config, const std::string& prefix)
-    : config_(std::move(config)), units_(make_units(config_, prefix, intervals_)) {}
+    : config_(std::move(config)), units_(make_units(config_, prefix, buckets_)) {}
 
 std::vector<nn::Unit*> T5Model::units() {
   std::vector<nn::Unit*> all;
@@ -31,10 +31,10 @@ std::vector<nn::Unit*> T5Model::units() {
 
 void T5Model::prepare(at::Device device, int64_t /*max_seqlen*/) {
   const auto made = [&](bool causal) {
-    return ops::bias_intervals(config_.relative_attention_num_buckets,
-                               config_.relative_attention_max_distance, causal, device);
+    return ops::bias_buckets(config_.relative_attention_num_buckets,
+                             config_.relative_attention_max_distance, causal, device);
   };
-  intervals_ = {.encoder = made(/*causal=*/false), .decoder = made(/*causal=*/true)};
+  buckets_ = {.encoder = made(/*causal=*/false), .decoder = made(/*causal=*/true)};
 }
 
 Dimensions T5Model::dimensions() const {

@@ -35,7 +35,7 @@ class T5Model final : public Model {
 
  private:
   Config config_;
-  BiasIntervals intervals_;
+  BiasBuckets buckets_;
   std::vector<std::unique_ptr<nn::Unit>> units_;
 };
 

@@ -63,10 +63,10 @@ nn::State EncoderEmbedding::forward(const nn::State& input, const nn::Batch& bat
 }
 
 EncoderBlock::EncoderBlock(const Config& config, const std::string& prefix, int64_t layer,
-                           const BiasIntervals& intervals)
+                           const BiasBuckets& buckets)
     : Unit("encoder block " + std::to_string(layer), nn::UnitKind::Block),
       config_(config),
-      intervals_(intervals),
+      buckets_(buckets),
       is_last_(layer + 1 == config.num_layers),
       self_(config, block_name(prefix, "encoder", layer) + "0.", "SelfAttention"),
       mlp_(config, block_name(prefix, "encoder", layer) + "1.") {}
@@ -91,7 +91,7 @@ nn::State EncoderBlock::forward(const nn::State& input, const nn::Batch& batch,
   const at::Tensor& hidden = input.at("source");  // (e, D)
   const at::Tensor& bias = input.at("encoder_bias");
   const at::Tensor attended =
-      self_.full(self_.norm().forward(hidden), {bias, intervals_.encoder}, batch, pass);
+      self_.full(self_.norm().forward(hidden), {bias, buckets_.encoder}, batch, pass);
   const auto [sum, x] = mlp_.norm().forward_sum(hidden, attended);
   nn::State state;
   state.set("source", at::add(sum, mlp_.forward(x, nn::num_source_tokens(batch), pass)));
@@ -135,10 +135,10 @@ nn::State DecoderEmbedding::forward(const nn::State& input, const nn::Batch& bat
 }
 
 DecoderBlock::DecoderBlock(const Config& config, const std::string& prefix, int64_t layer,
-                           const BiasIntervals& intervals)
+                           const BiasBuckets& buckets)
     : Unit("decoder block " + std::to_string(layer), nn::UnitKind::Block),
       config_(config),
-      intervals_(intervals),
+      buckets_(buckets),
       layer_(layer),
       self_(config, block_name(prefix, "decoder", layer) + "0.", "SelfAttention"),
       cross_(config, block_name(prefix, "decoder", layer) + "1.", "EncDecAttention"),
@@ -178,7 +178,7 @@ nn::State DecoderBlock::forward(const nn::State& input, const nn::Batch& batch,
   const at::Tensor& hidden = input.at("hidden");  // (c, D)
   const at::Tensor& bias = input.at("decoder_bias");
   const at::Tensor attended =
-      self_.causal(self_.norm().forward(hidden), layer_, {bias, intervals_.decoder}, batch, pass);
+      self_.causal(self_.norm().forward(hidden), layer_, {bias, buckets_.decoder}, batch, pass);
   const auto [sum, x] = cross_.norm().forward_sum(hidden, attended);
   const auto [sum_of_all, y] = mlp_.norm().forward_sum(sum, look_at_source(x, input, batch, pass));
   nn::State state;
@@ -210,17 +210,17 @@ at::Tensor Head::prepare(const at::Tensor& x, const nn::Pass& pass) {
 }
 
 std::vector<std::unique_ptr<nn::Unit>> make_units(const Config& config, const std::string& prefix,
-                                                  const BiasIntervals& intervals) {
+                                                  const BiasBuckets& buckets) {
   std::vector<std::unique_ptr<nn::Unit>> units;
   auto embedding = std::make_unique<EncoderEmbedding>(config, prefix);
   nn::Parameter& tokens = embedding->tokens();
   units.push_back(std::move(embedding));
   for (int64_t layer = 0; layer < config.num_layers; ++layer)
-    units.push_back(std::make_unique<EncoderBlock>(config, prefix, layer, intervals));
+    units.push_back(std::make_unique<EncoderBlock>(config, prefix, layer, buckets));
   units.push_back(std::make_unique<EncoderNorm>(config, prefix));
   units.push_back(std::make_unique<DecoderEmbedding>(config, prefix, tokens));
   for (int64_t layer = 0; layer < config.num_decoder_layers; ++layer)
-    units.push_back(std::make_unique<DecoderBlock>(config, prefix, layer, intervals));
+    units.push_back(std::make_unique<DecoderBlock>(config, prefix, layer, buckets));
   units.push_back(
       std::make_unique<Head>(config, prefix, config.tie_word_embeddings ? &tokens : nullptr));
   return units;

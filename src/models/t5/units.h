@@ -25,7 +25,7 @@
 namespace snug::models::t5 {
 
 // The distances of each stack's buckets, (2, B), filled by Model::prepare.
-struct BiasIntervals {
+struct BiasBuckets {
   at::Tensor encoder, decoder;
 };
 
@@ -46,14 +46,14 @@ class EncoderEmbedding final : public nn::Unit {
 class EncoderBlock final : public nn::Unit {
  public:
   EncoderBlock(const Config& config, const std::string& prefix, int64_t layer,
-               const BiasIntervals& intervals);
+               const BiasBuckets& buckets);
   nn::State forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) override;
   std::vector<nn::Parameter*> parameters() override;
   std::vector<nn::Linear*> linears() override;
 
  private:
   const Config& config_;
-  const BiasIntervals& intervals_;
+  const BiasBuckets& buckets_;
   bool is_last_;
   Attention self_;
   FeedForward mlp_;
@@ -86,7 +86,7 @@ class DecoderEmbedding final : public nn::Unit {
 class DecoderBlock final : public nn::Unit {
  public:
   DecoderBlock(const Config& config, const std::string& prefix, int64_t layer,
-               const BiasIntervals& intervals);
+               const BiasBuckets& buckets);
   nn::State forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) override;
   std::vector<nn::Parameter*> parameters() override;
   std::vector<nn::Linear*> linears() override;
@@ -96,7 +96,7 @@ class DecoderBlock final : public nn::Unit {
                             const nn::Pass& pass) const;  // (c, D) -> (c, D)
 
   const Config& config_;
-  const BiasIntervals& intervals_;
+  const BiasBuckets& buckets_;
   int64_t layer_;
   Attention self_, cross_;
   FeedForward mlp_;
@@ -114,9 +114,9 @@ class Head final : public nn::Head {
   nn::RmsNorm norm_;
 };
 
-// All units; weights are named `prefix` + their name in T5's own files. `config` and `intervals`
+// All units; weights are named `prefix` + their name in T5's own files. `config` and `buckets`
 // must outlive them.
 std::vector<std::unique_ptr<nn::Unit>> make_units(const Config& config, const std::string& prefix,
-                                                  const BiasIntervals& intervals);
+                                                  const BiasBuckets& buckets);
 
 }  // namespace snug::models::t5

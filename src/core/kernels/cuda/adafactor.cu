@@ -15,7 +15,7 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "core/kernels/cuda/random_rounding.cuh"
+#include "core/kernels/cuda/rounding.cuh"
 #include "core/kernels/random_key.h"
 
 namespace snug::kernels::cuda {

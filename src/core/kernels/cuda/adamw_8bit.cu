@@ -7,9 +7,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/kernels/cuda/optimizers.h"
 
-#include "core/kernels/cuda/random_rounding.cuh"
+#include "core/kernels/cuda/rounding.cuh"
 #include "core/kernels/cuda/tensor_list.cuh"
-#include "core/kernels/cuda/unfused.cuh"
 #include "core/kernels/dynamic_map.h"
 #include "core/kernels/optimizer_formulas.h"
 #include "core/kernels/optimizers.h"

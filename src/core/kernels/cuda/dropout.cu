@@ -5,7 +5,7 @@
 #include "core/kernels/cuda/operators.h"
 
 #include "core/kernels/cuda/elements.cuh"
-#include "core/kernels/cuda/random_rounding.cuh"
+#include "core/kernels/cuda/rounding.cuh"
 
 namespace snug::kernels::cuda {
 namespace {

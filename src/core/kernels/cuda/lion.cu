@@ -5,8 +5,7 @@
 #include "core/kernels/cuda/optimizers.h"
 
 #include "core/kernels/cuda/element_updates.cuh"
-#include "core/kernels/cuda/random_rounding.cuh"
-#include "core/kernels/cuda/unfused.cuh"
+#include "core/kernels/cuda/rounding.cuh"
 #include "core/kernels/optimizer_formulas.h"
 #include "core/kernels/optimizers.h"
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "core/kernels/activation.h"
+#include "core/kernels/attention_scores.h"
 #include "core/kernels/cpu/quantized.h"
 #include "core/kernels/cross_entropy.h"
 #include "core/kernels/cuda/launch.h"
@@ -21,6 +22,13 @@ void activation_forward(const ActivationForward& args, cudaStream_t stream);
 void activation_backward(const ActivationBackward& args, cudaStream_t stream);
 void gated_forward(const GatedForward& args, cudaStream_t stream);
 void gated_backward(const GatedBackward& args, cudaStream_t stream);
+
+// The sweeps between attention's products.
+void attention_softmax(const AttentionScores& args, cudaStream_t stream);
+void attention_probabilities(const AttentionScores& args, float* out, cudaStream_t stream);
+void attention_scores_backward(const AttentionScores& args, const float* arriving,
+                               const float* delta, cudaStream_t stream);
+void attention_bias_backward(const AttentionScores& args, float* sums, cudaStream_t stream);
 
 // Cross-entropy: targets lie in device memory; one outside the vocabulary gives a loss of NaN. The
 // totals, on the device, are added to: set to 0 before a step's first call, read back at the log

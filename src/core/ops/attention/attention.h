@@ -31,7 +31,7 @@ struct AttentionContext {
   at::Tensor sinks;
   double score_cap = 0;        // c: a score s becomes c * tanh(s / c); 0: none. Not with biases
   int64_t max_distance = 128;  // larger distances share the last bucket
-  at::Tensor bias_intervals;   // bias_intervals() of score_block.h, made once; cuda only
+  at::Tensor bias_buckets;     // bias_buckets() of score_block.h, made once; cuda only
   // Dropout of the probabilities, while training.
   double dropout = 0;
   uint64_t dropout_key = 0;

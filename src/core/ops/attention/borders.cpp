@@ -6,6 +6,15 @@
 
 namespace snug::ops {
 
+Borders Borders::even(at::Tensor on_device, int64_t length) {
+  std::vector<int32_t> values;
+  for (int64_t i = 0; i < on_device.size(0); ++i)
+    values.push_back(static_cast<int32_t>(i * length));
+  Borders result(std::move(on_device), values);
+  result.even_length_ = length;
+  return result;
+}
+
 std::shared_ptr<const std::vector<int32_t>> Borders::host() const {
   if (values_ != nullptr) return values_;
   note_host_wait(kernel_device(*this));

@@ -21,12 +21,19 @@ class Borders : public at::Tensor {
       : at::Tensor(std::move(on_device)),
         values_(std::make_shared<const std::vector<int32_t>>(values)) {}
 
+  // Of documents with `length` rows each.
+  static Borders even(at::Tensor on_device, int64_t length);
+
   // The same boundaries with another device tensor.
   Borders with(at::Tensor on_device) const {
     Borders other(std::move(on_device));
     other.values_ = values_;
+    other.even_length_ = even_length_;
     return other;
   }
+
+  // Rows of each document where all are made to have as many; else 0, even if they happen to.
+  int64_t even_length() const { return even_length_; }
 
   // The values on the host; null on meta if they were not given. On cuda the host waits if they
   // were not given.
@@ -34,6 +41,7 @@ class Borders : public at::Tensor {
 
  private:
   std::shared_ptr<const std::vector<int32_t>> values_;
+  int64_t even_length_ = 0;
 };
 
 }  // namespace snug::ops

@@ -204,87 +204,59 @@ AttentionGradients padded_flash_backward(const at::Tensor& d_out, const at::Tens
 constexpr int64_t kBlockRows = 256;
 
 // All of a block is float32; the G query heads that share a key head stand below each other, so
-// that one product serves them.
+// that one product serves them. B: documents of the block times key heads.
 using Block = ScoreBlock;
 
-// (rows, H, D) of x, as (Hkv, G * rows, D) in float32: a copy, or where it can be a view of x.
+// The block's queries of x (N, H, D), as (documents, rows, Hkv, G, D).
+at::Tensor by_group(const at::Tensor& x, const Block& b) {
+  return x.slice(0, b.begin, b.begin + b.documents * b.rows())
+      .view({b.documents, b.rows(), b.num_kv_heads, b.heads_per_kv, x.size(2)});
+}
+
+// The block's keys of x (M, Hkv, D), as (documents, keys, Hkv, D).
+at::Tensor by_document(const at::Tensor& x, const Block& b) {
+  return x.slice(0, b.first_key, b.first_key + b.documents * b.keys())
+      .view({b.documents, b.keys(), b.num_kv_heads, x.size(2)});
+}
+
+// The block's queries as (B, G * rows, D) in float32: a copy, or where it can be a view of x.
 at::Tensor query_rows(const at::Tensor& x, const Block& b) {
-  return x.slice(0, b.begin, b.end)
+  return by_group(x, b)
       .to(at::kFloat)
-      .view({b.rows(), b.num_kv_heads, b.heads_per_kv, x.size(2)})
-      .permute({1, 2, 0, 3})
-      .reshape({b.num_kv_heads, b.heads_per_kv * b.rows(), x.size(2)});
+      .permute({0, 2, 3, 1, 4})
+      .reshape({b.documents * b.num_kv_heads, b.heads_per_kv * b.rows(), x.size(2)});
 }
 
-// (keys, Hkv, D) of x, as (Hkv, keys, D) in float32.
+// The block's keys as (B, keys, D) in float32.
 at::Tensor key_rows(const at::Tensor& x, const Block& b) {
-  return x.slice(0, b.first_key, b.last_key).to(at::kFloat).transpose(0, 1).contiguous();
+  return by_document(x, b)
+      .to(at::kFloat)
+      .transpose(1, 2)
+      .contiguous()
+      .view({b.documents * b.num_kv_heads, b.keys(), x.size(2)});
 }
 
-// The way back of query_rows: (Hkv, G * rows, D) into rows of `to` (N, H, D).
+// The way back of query_rows: (B, G * rows, D) into rows of `to` (N, H, D).
 void put_query_rows(const at::Tensor& to, const at::Tensor& rows, const Block& b) {
-  to.slice(0, b.begin, b.end)
-      .view({b.rows(), b.num_kv_heads, b.heads_per_kv, to.size(2)})
-      .copy_(
-          rows.view({b.num_kv_heads, b.heads_per_kv, b.rows(), to.size(2)}).permute({2, 0, 1, 3}));
+  by_group(to, b).copy_(
+      rows.view({b.documents, b.num_kv_heads, b.heads_per_kv, b.rows(), to.size(2)})
+          .permute({0, 3, 1, 2, 4}));
 }
 
-// The block's part of lse (H, N), as (Hkv, G * rows, 1).
-at::Tensor lse_rows(const at::Tensor& lse, const Block& b) {
-  return lse.slice(1, b.begin, b.end).reshape({b.num_kv_heads, b.heads_per_kv * b.rows(), 1});
-}
-
-// Values common to all blocks.
-struct Terms {
-  const AttentionContext& context;
-  int64_t num_tokens;
-  BlockBias bias;
-};
-
-at::Tensor by_head(const at::Tensor& x, const Block& b) {
-  return x.view({b.heads(), b.rows(), b.keys()});
-}
-
-// scale * q·kᵀ, capped, with biases, masked: (Hkv, G * rows, keys). `slope`: the derivative of the
-// cap, if there is one and it is wanted.
-at::Tensor scores_of(const at::Tensor& q_rows, const at::Tensor& k_rows, const Block& b,
-                     const Terms& terms, at::Tensor* slope = nullptr) {
-  at::Tensor scores = at::bmm(q_rows, k_rows.transpose(1, 2)).mul_(terms.context.scale);
-  if (const double cap = terms.context.score_cap; cap > 0) {
-    scores.div_(cap).tanh_();
-    if (slope != nullptr) *slope = scores.mul(scores).neg_().add_(1.0);
-    scores.mul_(cap);
-  }
-  terms.bias.add_to(by_head(scores, b), b);
-  add_mask(by_head(scores, b), b, terms.context);
-  return scores;
-}
-
-// The dropout factors in p's shape; undefined without dropout.
-at::Tensor kept_of(const at::Tensor& p, const Block& b, const Terms& terms) {
-  if (terms.context.dropout == 0) return {};
-  return kept_factors(p, b, terms.num_tokens, terms.context).view(p.sizes());
-}
-
-// Scores become probabilities. -> their lse
-at::Tensor softmax(at::Tensor& scores) {
-  const at::Tensor highest = scores.amax(-1, /*keepdim=*/true);
-  scores.sub_(highest).exp_();
-  const at::Tensor sum = scores.sum(-1, /*keepdim=*/true);
-  scores.div_(sum);
-  return sum.log().add_(highest);
+// That of key_rows, added to rows of `to` (M, Hkv, D).
+void add_key_rows(const at::Tensor& to, const at::Tensor& rows, const Block& b) {
+  by_document(to, b).add_(
+      rows.view({b.documents, b.num_kv_heads, b.keys(), to.size(2)}).transpose(1, 2));
 }
 
 AttentionOutput products_forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                  const AttentionContext& context) {
-  const Terms terms{context, q.size(0), BlockBias(context)};
+  const ScoreSweeps sweeps(context, q.size(0));
   AttentionOutput result = empty_output(q);
   for (const Block& b : score_blocks(q, k, context, kBlockRows)) {
-    at::Tensor p = scores_of(query_rows(q, b), key_rows(k, b), b, terms);
-    const at::Tensor lse = softmax(p);
-    if (const at::Tensor kept = kept_of(p, b, terms); kept.defined()) p.mul_(kept);
-    put_query_rows(result.out.view(q.sizes()), at::bmm(p, key_rows(v, b)), b);
-    result.lse.slice(1, b.begin, b.end).copy_(lse.view({q.size(1), b.rows()}));
+    const at::Tensor scores = at::bmm(query_rows(q, b), key_rows(k, b).transpose(1, 2));
+    sweeps.softmax(scores, result.lse, b);
+    put_query_rows(result.out.view(q.sizes()), at::bmm(scores, key_rows(v, b)), b);
   }
   return result;
 }
@@ -293,42 +265,35 @@ AttentionGradients products_backward(const at::Tensor& d_out, const at::Tensor& 
                                      const at::Tensor& k, const at::Tensor& v,
                                      const AttentionOutput& forward,
                                      const AttentionContext& context) {
-  const Terms terms{context, q.size(0), BlockBias(context)};
+  const ScoreSweeps sweeps(context, q.size(0));
   const auto floats = q.options().dtype(at::kFloat);
   at::Tensor dq = at::empty(q.sizes(), q.options());
-  // Sums over blocks: (Hkv, M, D) and (H, buckets)
-  const at::Tensor dk = at::zeros({k.size(1), k.size(0), k.size(2)}, floats);
-  const at::Tensor dv = at::zeros({k.size(1), k.size(0), k.size(2)}, floats);
+  // Sums over blocks.
+  const at::Tensor dk = at::zeros(k.sizes(), floats);
+  const at::Tensor dv = at::zeros(v.sizes(), floats);
   at::Tensor d_bias;
-  if (terms.bias.present()) d_bias = at::zeros({q.size(1), context.bias_table.size(0)}, floats);
+  if (context.bias_table.defined())
+    d_bias = at::zeros({q.size(1), context.bias_table.size(0)}, floats);
   for (const Block& b : score_blocks(q, k, context, kBlockRows)) {
     const at::Tensor q_rows = query_rows(q, b);
     const at::Tensor k_rows = key_rows(k, b);
     const at::Tensor d_rows = query_rows(d_out, b);
-    at::Tensor slope;
-    at::Tensor p = scores_of(q_rows, k_rows, b, terms, &slope);
-    p.sub_(lse_rows(forward.lse, b)).exp_();
-    const at::Tensor kept = kept_of(p, b, terms);
-    dv.slice(1, b.first_key, b.last_key)
-        .add_(at::bmm((kept.defined() ? p.mul(kept) : p).transpose(1, 2), d_rows));
-    const at::Tensor delta =
-        query_rows(forward.out.view(q.sizes()), b).mul(d_rows).sum(-1, /*keepdim=*/true);
-    // The scores' gradient takes the place of the probabilities.
-    at::Tensor arriving = at::bmm(d_rows, key_rows(v, b).transpose(1, 2));
-    if (kept.defined()) arriving.mul_(kept);
-    p.mul_(arriving.sub_(delta));
-    arriving.reset();
-    if (slope.defined()) p.mul_(slope);
-    if (d_bias.defined()) terms.bias.add_gradient(d_bias, p, b);
-    p.mul_(context.scale);
-    put_query_rows(dq, at::bmm(p, k_rows), b);
-    dk.slice(1, b.first_key, b.last_key).add_(at::bmm(p.transpose(1, 2), q_rows));
+    const at::Tensor scores = at::bmm(q_rows, k_rows.transpose(1, 2));
+    {
+      const at::Tensor p = sweeps.probabilities(scores, forward.lse, b);
+      add_key_rows(dv, at::bmm(p.transpose(1, 2), d_rows), b);
+    }
+    const at::Tensor delta = query_rows(forward.out.view(q.sizes()), b).mul(d_rows).sum(-1);
+    {
+      const at::Tensor arriving = at::bmm(d_rows, key_rows(v, b).transpose(1, 2));
+      sweeps.backward(scores, forward.lse, arriving, delta, b);
+    }
+    if (d_bias.defined()) sweeps.bias_backward(scores, d_bias, b);
+    put_query_rows(dq, at::bmm(scores, k_rows), b);
+    add_key_rows(dk, at::bmm(scores.transpose(1, 2), q_rows), b);
   }
-  const auto narrow = [&](const at::Tensor& sum) {
-    return sum.transpose(0, 1).to(q.scalar_type()).contiguous();
-  };
   if (d_bias.defined()) d_bias = d_bias.t().contiguous();
-  return {dq, narrow(dk), narrow(dv), d_bias};
+  return {dq, dk.to(k.scalar_type()), dv.to(v.scalar_type()), d_bias};
 }
 
 // ---- Sinks
@@ -417,22 +382,21 @@ at::Tensor library_decode_attention(const at::Tensor& q, const at::Tensor& k_cac
   };
   const at::Tensor q_rows =
       q.to(at::kFloat).view({batch, q.numel() / batch / q.size(2), q.size(2)});
-  at::Tensor scores = at::bmm(q_rows, heads_first(k_cache).transpose(1, 2)).mul_(context.scale);
-  const ScoreBlock row{.begin = length - 1,
-                       .end = length,
-                       .first_key = length - seen,
-                       .last_key = length,
-                       .num_kv_heads = k_cache.size(2),
-                       .heads_per_kv = q.size(1) / k_cache.size(2)};
-  if (context.score_cap > 0) scores.div_(context.score_cap).tanh_().mul_(context.score_cap);
-  const BlockBias bias(context);
-  const at::Tensor by_sequence = scores.view({q.size(0), q.size(1), 1, seen});
-  for (int64_t s = 0; s < q.size(0); ++s) bias.add_to(by_sequence.select(0, s), row);
-  const at::Tensor lse = softmax(scores);  // (B, G, 1)
+  at::Tensor scores = at::bmm(q_rows, heads_first(k_cache).transpose(1, 2));
+  const at::Tensor lse = at::empty({q.size(1), q.size(0)}, q.options().dtype(at::kFloat));
+  // A sequence is a document of one row, the last of its keys.
+  const ScoreBlock block{.begin = 0,
+                         .end = 1,
+                         .first_key = 0,
+                         .last_key = seen,
+                         .shift = seen - 1,
+                         .num_kv_heads = k_cache.size(2),
+                         .heads_per_kv = q.size(1) / k_cache.size(2),
+                         .documents = q.size(0)};
+  ScoreSweeps(context, q.size(0)).softmax(scores, lse, block);
   if (context.sinks.defined()) {
-    const at::Tensor sinks = context.sinks.detach().view({1, k_cache.size(2), -1, 1});
-    const at::Tensor of_heads = lse.view({q.size(0), k_cache.size(2), -1, 1});
-    scores.mul_(of_heads.sub(sinks).sigmoid_().view(lse.sizes()));
+    const at::Tensor share = lse.sub(context.sinks.detach().view({-1, 1})).sigmoid_();  // (H, S)
+    scores.view({q.size(0), q.size(1), seen}).mul_(share.t().unsqueeze(2));
   }
   const at::Tensor rows = at::bmm(scores, heads_first(v_cache));  // (B, G, D)
   return rows.view(q.sizes()).to(q.scalar_type());

@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/ops/attention/score_block.h"
 
-#include <ATen/Context.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/mm.h>
 
 #include <algorithm>
-#include <limits>
 #include <span>
 
+#include "core/kernels/attention_scores.h"
 #include "core/kernels/cpu/linalg/attention/attention.h"
+#include "core/ops/device/cuda.h"
 #include "core/ops/device/device.h"
 #include "core/ops/device/host_waits.h"
-#include "core/ops/elementwise.h"
 
 namespace snug::ops {
 namespace {
@@ -26,19 +24,12 @@ std::vector<int64_t> equal_borders(int64_t documents, int64_t rows) {
 
 // Where documents start and end among the rows, on the host.
 std::vector<int64_t> borders_of(const Borders& cu_seqlens, int64_t max_seqlen, int64_t rows) {
+  if (cu_seqlens.even_length() > 0) return equal_borders(cu_seqlens.size(0) - 1, rows);
   const auto host = cu_seqlens.host();
   if (cu_seqlens.is_meta())
     return counts_work() ? equal_borders(cu_seqlens.size(0) - 1, rows)
                          : std::vector<int64_t>{0, max_seqlen};
   return {host->begin(), host->end()};
-}
-
-// How many places each key is after each query of the block: (rows, keys) float32.
-at::Tensor distances(const ScoreBlock& b, at::Device device) {
-  const auto options = at::TensorOptions().device(device).dtype(at::kFloat);
-  const int64_t offset = b.begin - b.query_document + b.key_document + b.shift;
-  const at::Tensor row = integers(offset, offset + b.rows(), options).unsqueeze(1);
-  return integers(b.first_key, b.last_key, options).unsqueeze(0).sub(row);
 }
 
 }  // namespace
@@ -48,11 +39,18 @@ std::vector<ScoreBlock> score_blocks(const at::Tensor& q, const at::Tensor& k,
   const std::vector<int64_t> queries =
       borders_of(context.cu_seqlens, context.max_seqlen, q.size(0));
   const bool own = !context.kv_cu_seqlens.defined();
+  const int64_t even_rows = context.cu_seqlens.even_length();
+  const bool is_even = even_rows > 0 && (own || context.kv_cu_seqlens.even_length() > 0);
+  // Not where rows do not see all keys, nor documents that happen to be as long as each other: a
+  // plan would have to know.
+  const bool sees_all = !context.causal && context.sliding_window == 0;
+  const int64_t together = is_even && sees_all ? std::max<int64_t>(1, most_rows / even_rows) : 1;
   const std::vector<int64_t> keys =
       own ? queries : borders_of(context.kv_cu_seqlens, context.max_kv_seqlen, k.size(0));
   const int64_t window = context.sliding_window;
   std::vector<ScoreBlock> blocks;
-  for (size_t document = 0; document + 1 < queries.size(); ++document) {
+  const size_t documents = queries.size() - 1;
+  for (size_t document = 0; document < documents; document += together) {
     const int64_t more_keys =
         keys[document + 1] - keys[document] - (queries[document + 1] - queries[document]);
     // Where the token of the first query lies among the keys, and how far rows are from it.
@@ -67,7 +65,8 @@ std::vector<ScoreBlock> score_blocks(const at::Tensor& q, const at::Tensor& k,
                    .key_document = keys[document],
                    .shift = shift,
                    .num_kv_heads = k.size(1),
-                   .heads_per_kv = q.size(1) / k.size(1)};
+                   .heads_per_kv = q.size(1) / k.size(1),
+                   .documents = std::min<int64_t>(together, documents - document)};
       if (window > 0) b.first_key = std::max(b.first_key, begin + to_key - window + 1);
       if (context.causal) b.last_key = b.end + to_key;
       if (!context.causal && window > 0) b.last_key = std::min(b.last_key, b.end - 1 + window);
@@ -77,92 +76,97 @@ std::vector<ScoreBlock> score_blocks(const at::Tensor& q, const at::Tensor& k,
   return blocks;
 }
 
-void add_mask(const at::Tensor& scores, const ScoreBlock& block, const AttentionContext& context) {
-  if (!context.causal && context.sliding_window == 0) return;
-  const at::Tensor ahead = distances(block, scores.device());
-  constexpr double kHuge = std::numeric_limits<float>::max();
-  const auto reach = static_cast<double>(context.sliding_window - 1);
-  // How far after, and before, what a row sees a key is, cut at 1.
-  at::Tensor outside = context.causal ? ahead.clamp(0, 1) : ahead.sub(reach).clamp_(0, 1);
-  if (context.sliding_window > 0) outside.add_(ahead.neg().sub_(reach).clamp_(0, 1));
-  scores.add_(outside.mul_(-kHuge));
-}
-
-at::Tensor bias_intervals(int64_t num_buckets, int64_t max_distance, bool causal,
-                          at::Device device) {
+at::Tensor bias_buckets(int64_t num_buckets, int64_t max_distance, bool causal, at::Device device) {
   const kernels::cpu::BiasTable of{
       .num_buckets = num_buckets, .max_distance = max_distance, .both_directions = !causal};
-  constexpr float kFar = std::numeric_limits<float>::max();
-  const at::Tensor host = at::empty({2, num_buckets}, at::kFloat);
-  const std::span first(host.mutable_data_ptr<float>(), static_cast<size_t>(num_buckets));
-  const std::span last(first.data() + num_buckets, first.size());
-  std::ranges::fill(first, kFar);
-  std::ranges::fill(last, -kFar);
-  for (int64_t distance = -max_distance; distance <= max_distance; ++distance) {
-    const auto bucket = static_cast<size_t>(kernels::cpu::relative_bucket(distance, of));
-    const auto place = static_cast<float>(distance);
-    first[bucket] = std::min(first[bucket], distance == -max_distance ? -kFar : place);
-    last[bucket] = std::max(last[bucket], distance == max_distance ? kFar : place);
-  }
+  const at::Tensor host = at::empty({2 * max_distance + 1}, at::kInt);
+  const std::span values(host.mutable_data_ptr<int32_t>(), static_cast<size_t>(host.numel()));
+  for (size_t i = 0; i < values.size(); ++i)
+    values[i] = static_cast<int32_t>(
+        kernels::cpu::relative_bucket(static_cast<int64_t>(i) - max_distance, of));
   at::Tensor result = at::empty(host.sizes(), host.options().device(device));
   note_host_wait(kernel_device(result));
   if (!result.is_meta()) result.copy_(host);
   return result;
 }
 
-BlockBias::BlockBias(const AttentionContext& context) {
+ScoreSweeps::ScoreSweeps(const AttentionContext& context, int64_t num_tokens)
+    : context_(context), num_tokens_(num_tokens) {
   if (!context.bias_table.defined()) return;
   table_ = context.bias_table.to(at::kFloat);
-  intervals_ = context.bias_intervals;
-  if (!intervals_.defined())
-    intervals_ =
-        bias_intervals(table_.size(0), context.max_distance, context.causal, table_.device());
+  buckets_ = context.bias_buckets;
+  if (!buckets_.defined())
+    buckets_ = bias_buckets(table_.size(0), context.max_distance, context.causal, table_.device());
 }
 
-at::Tensor BlockBias::memberships(const ScoreBlock& block) const {
-  const at::Tensor each = distances(block, table_.device()).view({block.rows() * block.keys(), 1});
-  return each.ge(intervals_.select(0, 0))
-      .bitwise_and_(each.le(intervals_.select(0, 1)))
-      .to(at::kFloat);
+kernels::AttentionScores ScoreSweeps::arguments(const at::Tensor& scores, const at::Tensor& lse,
+                                                const ScoreBlock& b) const {
+  const int64_t rows = context_.dropout_num_rows > 0 ? context_.dropout_num_rows : num_tokens_;
+  kernels::AttentionScores args{
+      .scores = write_pointer<float>(scores),
+      .documents = b.documents,
+      .heads = b.heads(),
+      .rows = b.rows(),
+      .keys = b.keys(),
+      .scale = static_cast<float>(context_.scale),
+      .cap = static_cast<float>(context_.score_cap),
+      .first_distance = b.first_key - b.key_document - b.shift - (b.begin - b.query_document),
+      .causal = context_.causal,
+      .sliding_window = context_.sliding_window,
+      .bias = read_pointer<float>(table_),
+      .bias_buckets = read_pointer<int32_t>(buckets_),
+      .num_buckets = table_.defined() ? table_.size(0) : 0,
+      .max_distance = context_.max_distance,
+      .dropout = {.probability = context_.dropout,
+                  .key = context_.dropout_key,
+                  .first_head = context_.dropout_first_head,
+                  .first_row = context_.dropout_first_row + b.begin,
+                  .num_rows = rows},
+      .first_column = b.first_key - b.key_document};
+  if (lse.defined()) {
+    args.lse = write_pointer<float>(lse.slice(1, b.begin, b.end));
+    args.lse_stride = lse.stride(0);
+  }
+  return args;
 }
 
-void BlockBias::add_to(const at::Tensor& scores, const ScoreBlock& block) const {
-  if (!present()) return;
-  const at::NoTF32Guard exact;  // a bias is looked up, so that it keeps all of its bits
-  scores.add_(at::mm(table_.t(), memberships(block).t()).view(scores.sizes()));
+void ScoreSweeps::softmax(const at::Tensor& scores, const at::Tensor& lse,
+                          const ScoreBlock& block) const {
+  const kernels::AttentionScores args = arguments(scores, lse, block);
+  run_on(
+      scores, [&] { kernels::cpu::attention_softmax(args); },
+      [&] { cuda::attention_softmax(args); });
 }
 
-void BlockBias::add_gradient(const at::Tensor& sums, const at::Tensor& d_scores,
-                             const ScoreBlock& block) const {
-  sums.add_(
-      at::mm(d_scores.view({block.heads(), block.rows() * block.keys()}), memberships(block)));
+at::Tensor ScoreSweeps::probabilities(const at::Tensor& scores, const at::Tensor& lse,
+                                      const ScoreBlock& block) const {
+  at::Tensor result = at::empty(scores.sizes(), scores.options());
+  const kernels::AttentionScores args = arguments(scores, lse, block);
+  auto* out = write_pointer<float>(result);
+  run_on(
+      scores, [&] { kernels::cpu::attention_probabilities(args, out); },
+      [&] { cuda::attention_probabilities(args, out); });
+  return result;
 }
 
-// The arithmetic is that of 32 bits, in tensors of 64, whose products of two such numbers wrap
-// around far above what is kept.
-at::Tensor kept_factors(const at::Tensor& like, const ScoreBlock& block, int64_t num_tokens,
-                        const AttentionContext& context) {
-  const kernels::cpu::ProbabilityDropout dropout{.probability = context.dropout,
-                                                 .key = context.dropout_key};
-  constexpr int64_t kLow = 0xffffffff;
-  const auto options = like.options().dtype(at::kLong);
-  const auto key_low = static_cast<int64_t>(dropout.key & kLow);
-  const auto key_high = static_cast<int64_t>(dropout.key >> 32);
-  const int64_t first = context.dropout_first_head;
-  const int64_t num_rows = context.dropout_num_rows > 0 ? context.dropout_num_rows : num_tokens;
-  const at::Tensor head =
-      integers(first, first + block.heads(), options).mul_(num_rows).view({-1, 1, 1});
-  const int64_t begin = context.dropout_first_row + block.begin;
-  at::Tensor row = integers(begin, begin + block.rows(), options).view({1, -1, 1}).add(head);
-  row.mul_(int64_t{0x9e3779b9}).add_(key_low).bitwise_and_(kLow);
-  const int64_t start = block.key_document;
-  const at::Tensor column = integers(block.first_key - start, block.last_key - start, options);
-  at::Tensor x = row.bitwise_xor(column);  // (H, rows, keys)
-  x.bitwise_xor_(x.bitwise_right_shift(16)).mul_(int64_t{0x7feb352d}).bitwise_and_(kLow);
-  x.bitwise_xor_(x.bitwise_right_shift(15)).bitwise_xor_(key_high);
-  x.mul_(int64_t{0x846ca68b}).bitwise_and_(kLow);
-  x.bitwise_xor_(x.bitwise_right_shift(16));
-  return x.ge(static_cast<int64_t>(dropout.threshold())).to(at::kFloat).mul_(dropout.scale());
+void ScoreSweeps::backward(const at::Tensor& scores, const at::Tensor& lse,
+                           const at::Tensor& arriving, const at::Tensor& delta,
+                           const ScoreBlock& block) const {
+  const kernels::AttentionScores args = arguments(scores, lse, block);
+  const auto* gradient = read_pointer<float>(arriving);
+  const auto* of_rows = read_pointer<float>(delta);
+  run_on(
+      scores, [&] { kernels::cpu::attention_scores_backward(args, gradient, of_rows); },
+      [&] { cuda::attention_scores_backward(args, gradient, of_rows); });
+}
+
+void ScoreSweeps::bias_backward(const at::Tensor& d_scores, const at::Tensor& sums,
+                                const ScoreBlock& block) const {
+  const kernels::AttentionScores args = arguments(d_scores, {}, block);
+  auto* totals = write_pointer<float>(sums);
+  run_on(
+      d_scores, [&] { kernels::cpu::attention_bias_backward(args, totals); },
+      [&] { cuda::attention_bias_backward(args, totals); });
 }
 
 }  // namespace snug::ops

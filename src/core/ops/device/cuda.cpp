@@ -126,6 +126,26 @@ void cross_entropy_of_parts(const kernels::CrossEntropy& args,
                                    stream(__func__));
 }
 
+void attention_softmax(const kernels::AttentionScores& args) {
+  if (!noted(args, ScoreSweep::Softmax)) device::attention_softmax(args, stream(__func__));
+}
+
+void attention_probabilities(const kernels::AttentionScores& args, float* out) {
+  if (!noted(args, ScoreSweep::Probabilities))
+    device::attention_probabilities(args, out, stream(__func__));
+}
+
+void attention_scores_backward(const kernels::AttentionScores& args, const float* arriving,
+                               const float* delta) {
+  if (!noted(args, ScoreSweep::Backward))
+    device::attention_scores_backward(args, arriving, delta, stream(__func__));
+}
+
+void attention_bias_backward(const kernels::AttentionScores& args, float* sums) {
+  if (!noted(args, ScoreSweep::BiasBackward))
+    device::attention_bias_backward(args, sums, stream(__func__));
+}
+
 void image_patches(const kernels::ImagePatches& args) {
   if (!noted(args)) device::image_patches(args, stream(__func__));
 }

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "core/kernels/activation.h"
+#include "core/kernels/attention_scores.h"
 #include "core/kernels/cpu/quantized.h"
 #include "core/kernels/cross_entropy.h"
 #include "core/kernels/dropout.h"
@@ -50,6 +51,12 @@ void cross_entropy_part_sums(const kernels::CrossEntropy& args,
 void cross_entropy_of_parts(const kernels::CrossEntropy& args,
                             const kernels::CrossEntropyPartSums* sums, int64_t num_parts,
                             double* totals, void* workspace);
+
+void attention_softmax(const kernels::AttentionScores& args);
+void attention_probabilities(const kernels::AttentionScores& args, float* out);
+void attention_scores_backward(const kernels::AttentionScores& args, const float* arriving,
+                               const float* delta);
+void attention_bias_backward(const kernels::AttentionScores& args, float* sums);
 
 void image_patches(const kernels::ImagePatches& args);
 

@@ -56,6 +56,17 @@ void cross_entropy_of_parts(const kernels::CrossEntropy& args,
                             double* /*totals*/, void* /*workspace*/) {
   absent(args, Sweep::OfParts);
 }
+void attention_softmax(const kernels::AttentionScores& args) { absent(args, ScoreSweep::Softmax); }
+void attention_probabilities(const kernels::AttentionScores& args, float* /*out*/) {
+  absent(args, ScoreSweep::Probabilities);
+}
+void attention_scores_backward(const kernels::AttentionScores& args, const float* /*arriving*/,
+                               const float* /*delta*/) {
+  absent(args, ScoreSweep::Backward);
+}
+void attention_bias_backward(const kernels::AttentionScores& args, float* /*sums*/) {
+  absent(args, ScoreSweep::BiasBackward);
+}
 void image_patches(const kernels::ImagePatches& args) { absent(args); }
 void dropout(const kernels::Dropout& args) { absent(args); }
 int64_t sum_of_squares_workspace_bytes(std::span<const kernels::TensorView> tensors) {

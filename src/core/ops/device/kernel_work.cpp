@@ -210,6 +210,36 @@ Work kernel_work(const kernels::CrossEntropy& a, Sweep sweep) {
           .bytes_written = static_cast<double>(a.rows * kernels::kPartSums) * 8};
 }
 
+Work kernel_work(const kernels::AttentionScores& a, ScoreSweep sweep) {
+  const double x = floats(a.documents * a.heads * a.rows * a.keys);
+  const double column = floats(a.documents * a.heads * a.rows);
+  const double launches = x > 0 ? 1.0 : 0.0;
+  switch (sweep) {
+    case ScoreSweep::Softmax:
+      return {.name = "attention_softmax",
+              .launches = launches,
+              .bytes_read = x,
+              .bytes_written = x + column};
+    case ScoreSweep::Probabilities:
+      return {.name = "attention_probabilities",
+              .launches = launches,
+              .bytes_read = x + column,
+              .bytes_written = x};
+    case ScoreSweep::Backward:
+      return {.name = "attention_scores_backward",
+              .launches = launches,
+              .bytes_read = 2 * x + 2 * column,
+              .bytes_written = x};
+    case ScoreSweep::BiasBackward:
+      break;
+  }
+  const double sums = floats(a.num_buckets * a.heads);
+  return {.name = "attention_bias_backward",
+          .launches = launches,
+          .bytes_read = x + sums,
+          .bytes_written = sums};
+}
+
 Work kernel_work(const kernels::ImagePatches& a) {
   const int64_t count = a.pictures * a.height * a.width * 3;
   return {.name = "image_patches",

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "core/kernels/activation.h"
+#include "core/kernels/attention_scores.h"
 #include "core/kernels/cross_entropy.h"
 #include "core/kernels/dropout.h"
 #include "core/kernels/embedding.h"
@@ -33,6 +34,8 @@ Work kernel_work(const kernels::EmbeddingBackward& a);
 Work kernel_work(const kernels::CrossEntropy& a);
 enum class Sweep { PartSums, OfParts };
 Work kernel_work(const kernels::CrossEntropy& a, Sweep sweep);
+enum class ScoreSweep { Softmax, Probabilities, Backward, BiasBackward };
+Work kernel_work(const kernels::AttentionScores& a, ScoreSweep sweep);
 Work kernel_work(const kernels::ImagePatches& a);
 Work kernel_work(const kernels::Dropout& a);
 Work kernel_work(const kernels::DequantizeOnDevice& a);

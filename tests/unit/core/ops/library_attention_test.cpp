@@ -24,6 +24,7 @@ struct Case {
   double dropout = 0;
   double score_cap = 0;
   bool sinks = false;
+  bool even = false;  // made to be: several documents in a block
 };
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
@@ -46,6 +47,21 @@ const std::vector<Case> kCases = {
     {"Dropout", {0, 300}, 4, 2, 8, 0, true, {}, 0, 0.2},
     {"Sinks", {0, 1, 600}, 6, 2, 8, 33, true, {}, 0, 0, 0, true},
     {"SinksAndAll", {0, 300}, 4, 2, 8, 0, true, {0, 417}, 0, 0.2, 2, true},
+    {"Even", {0, 20, 40, 60}, 4, 2, 8, 0, false, {}, 0, 0.2, 0, false, true},
+    {"EvenOfManyBlocks",
+     {0, 100, 200, 300, 400, 500},
+     4,
+     2,
+     8,
+     0,
+     false,
+     {0, 30, 60, 90, 120, 150},
+     8,
+     0.2,
+     0,
+     false,
+     true},
+    {"EvenCausal", {0, 20, 40, 60}, 4, 2, 8, 0, true, {}, 0, 0.2, 0, true, true},
     {"All", {0, 300}, 4, 2, 8, 0, false, {0, 200}, 8, 0.2}};
 
 struct Inputs {
@@ -69,11 +85,15 @@ Inputs make_inputs(const Case& c, at::DeviceType device) {
   };
   const int64_t m = c.kv_cu_seqlens.empty() ? n : c.kv_cu_seqlens.back();
   Inputs in{make(n, c.heads), make(m, c.kv_heads), make(m, c.kv_heads), make(n, c.heads), {}};
-  in.context.cu_seqlens = at::tensor(c.cu_seqlens, at::kInt).to(device);
+  const auto borders = [&](const std::vector<int32_t>& values) {
+    const at::Tensor there = at::tensor(values, at::kInt).to(device);
+    return c.even ? Borders::even(there, values[1]) : Borders(there);
+  };
+  in.context.cu_seqlens = borders(c.cu_seqlens);
   in.context.max_seqlen = longest(c.cu_seqlens);
   in.context.causal = c.causal;
   if (!c.kv_cu_seqlens.empty()) {
-    in.context.kv_cu_seqlens = at::tensor(c.kv_cu_seqlens, at::kInt).to(device);
+    in.context.kv_cu_seqlens = borders(c.kv_cu_seqlens);
     in.context.max_kv_seqlen = longest(c.kv_cu_seqlens);
   }
   if (c.buckets > 0) in.context.bias_table = at::randn({c.buckets, c.heads}, floats).to(device);
@@ -141,7 +161,7 @@ TEST_P(LibraryAttentionTest, DecodingEqualsTheCpuKernel) {
 }
 
 TEST_P(LibraryAttentionTest, ProductsAskForTheSameOnMeta) {
-  if (GetParam().cu_seqlens.size() > 2)
+  if (GetParam().cu_seqlens.size() > 2 && !GetParam().even)
     GTEST_SKIP() << "on meta the longest document stands for all";
   const auto peak_on = [&](at::DeviceType device) {
     const Inputs in = make_inputs(GetParam(), device);

@@ -441,5 +441,94 @@ TEST(SimulatedRope, IsTheCpus) {
   }
 }
 
+// A block's shape, and which of the rest it has.
+struct ScoresCase {
+  int64_t documents, rows, keys, first_distance;
+  bool causal;
+  int64_t window;
+  bool bias;
+  float cap;
+  double dropout;
+};
+
+TEST(SimulatedAttentionScores, AreTheCpus) {
+  const int64_t heads = 3, buckets = 8, most = 6;
+  const ScoresCase cases[] = {
+      {1, 1, 1, 0, true, 0, false, 0, 0},       {1, 5, 37, -32, true, 0, true, 0, 0.3},
+      {3, 4, 129, -60, false, 0, true, 0, 0.2}, {1, 7, 300, -200, true, 33, false, 1.5F, 0},
+      {2, 6, 6, 0, false, 3, false, 0, 0.5},    {0, 4, 4, 0, true, 0, false, 0, 0}};
+  for (const ScoresCase& c : cases) {
+    const int64_t rows = c.documents * heads * c.rows, count = rows * c.keys;
+    const int64_t lse_stride = c.documents * c.rows + 3;
+    const Array products = random_array(Scalar::F32, count, 1),
+                arriving = random_array(Scalar::F32, count, 2);
+    const Array delta = random_array(Scalar::F32, rows, 3);
+    const Array table = random_array(Scalar::F32, buckets * heads, 4);
+    std::vector<int32_t> bucket_of;
+    for (int64_t i = 0; i <= 2 * most; ++i)
+      bucket_of.push_back(static_cast<int32_t>(i * 5 % buckets));
+    AttentionScores args{.documents = c.documents,
+                         .heads = heads,
+                         .rows = c.rows,
+                         .keys = c.keys,
+                         .lse_stride = lse_stride,
+                         .scale = 0.7F,
+                         .cap = c.cap,
+                         .first_distance = c.first_distance,
+                         .causal = c.causal,
+                         .sliding_window = c.window,
+                         .num_buckets = buckets,
+                         .max_distance = most,
+                         .dropout = {.probability = c.dropout,
+                                     .key = 0xfedcba9876543210,
+                                     .first_head = 2,
+                                     .first_row = 11,
+                                     .num_rows = 900},
+                         .first_column = 4};
+    const auto with = [&](Array& scores, Array& lse, const Array& biases, const int32_t* of) {
+      AttentionScores own = args;
+      own.scores = static_cast<float*>(scores.data());
+      own.lse = static_cast<float*>(lse.data());
+      own.bias = c.bias ? static_cast<const float*>(biases.data()) : nullptr;
+      own.bias_buckets = of;
+      return own;
+    };
+    const auto floats = [](const Array& x) { return static_cast<const float*>(x.data()); };
+    Array p = products, lse = random_array(Scalar::F32, heads * lse_stride, 5);
+    const Array lse_before = lse;
+    cpu::attention_softmax(with(p, lse, table, bucket_of.data()));
+    Array again(Scalar::F32, count), d = products,
+                                     sums = random_array(Scalar::F32, heads * buckets, 6);
+    const Array sums_before = sums;
+    Array same = products;
+    cpu::attention_probabilities(with(same, lse, table, bucket_of.data()),
+                                 static_cast<float*>(again.data()));
+    expect_close(again, p, "probabilities from lse");
+    cpu::attention_scores_backward(with(d, lse, table, bucket_of.data()), floats(arriving),
+                                   floats(delta));
+    if (c.bias)
+      cpu::attention_bias_backward(with(d, lse, table, bucket_of.data()),
+                                   static_cast<float*>(sums.data()));
+    over_seeds([&] {
+      DeviceArray dev_p(products), dev_lse(lse_before), dev_table(table);
+      DeviceVector<int32_t> dev_buckets(bucket_of);
+      cuda::attention_softmax(with(dev_p, dev_lse, dev_table, dev_buckets.data()), kStream);
+      expect_close(dev_p, p, "probabilities");
+      expect_close(dev_lse, lse, "lse");
+      DeviceArray dev_d(products), dev_again(Scalar::F32, count), dev_arriving(arriving),
+          dev_delta(delta);
+      const AttentionScores backward = with(dev_d, dev_lse, dev_table, dev_buckets.data());
+      cuda::attention_probabilities(backward, static_cast<float*>(dev_again.data()), kStream);
+      expect_close(dev_again, p, "probabilities from lse");
+      cuda::attention_scores_backward(backward, floats(dev_arriving), floats(dev_delta), kStream);
+      expect_close(dev_d, d, "gradient");
+      if (!c.bias) return;
+      DeviceArray dev_sums(sums_before);
+      cuda::attention_bias_backward(backward, static_cast<float*>(dev_sums.data()), kStream);
+      expect_close(dev_sums, sums, "gradient of the biases", 1e-4);
+    });
+  }
+}
+
 }  // namespace
 }  // namespace snug::kernels::simulated

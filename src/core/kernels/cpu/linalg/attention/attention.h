@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "core/kernels/cpu/linalg/gemm.h"
+#include "core/kernels/dropout.h"
 
 namespace snug::kernels::cpu {
 
@@ -25,22 +26,6 @@ struct BiasTable {
 };
 // The row of the table for a key `distance` tokens after the query, before it if that is negative.
 int64_t relative_bucket(int64_t distance, const BiasTable& table);
-
-// Dropout of probabilities; kept ones are scaled by 1 / (1 - probability). The mask is a hash of
-// (key, row, column), row = head * N + token, column = the attended token's position in its
-// document, so nothing is stored for the backward, and the number of threads does not matter.
-struct ProbabilityDropout {
-  double probability = 0;
-  uint64_t key = 0;
-  int64_t first_head = 0;  // what head 0 is numbered as, where the others are computed elsewhere
-  // If this rank has only part of the tokens: the number of token 0, and the total; 0: all tokens
-  // are here.
-  int64_t first_row = 0, num_rows = 0;
-
-  // Elements whose 32 random bits are below this are dropped.
-  uint32_t threshold() const { return static_cast<uint32_t>(probability * 4294967295.0); }
-  float scale() const { return static_cast<float>(1.0 / (1.0 - probability)); }
-};
 
 // N tokens of queries, M of keys, H heads, Hkv key/value heads (a divisor of H), head dimension D
 // <= 256. M = N except for cross-attention.

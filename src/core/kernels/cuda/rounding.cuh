@@ -1,4 +1,5 @@
-// Stochastic rounding with the bits that core/kernels/cpu/simd/random_rounding.h draws.
+// How results are rounded: by chance, with the bits that core/kernels/cpu/simd/random_rounding.h
+// draws; and after each operation.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -38,5 +39,20 @@ __device__ inline float rounded<BF16>(float value, bool stochastic, uint32_t ran
   if (!stochastic || isnan(value)) return value;
   return __uint_as_float((__float_as_uint(value) + (random & 0xffffu)) & 0xffff0000u);
 }
+
+// A float that nvcc makes no fused multiply-add of: every operation is rounded by itself, whatever
+// the compiler's flags. For formulas that must give the CPU's bits
+// (core/kernels/optimizer_formulas.h).
+struct Unfused {
+  float value;
+
+  __device__ Unfused(float x) : value(x) {}  // NOLINT(google-explicit-constructor): a number is one
+  friend __device__ Unfused operator+(Unfused a, Unfused b) { return __fadd_rn(a.value, b.value); }
+  friend __device__ Unfused operator-(Unfused a, Unfused b) { return __fsub_rn(a.value, b.value); }
+  friend __device__ Unfused operator*(Unfused a, Unfused b) { return __fmul_rn(a.value, b.value); }
+  friend __device__ Unfused operator/(Unfused a, Unfused b) { return __fdiv_rn(a.value, b.value); }
+};
+
+__device__ inline Unfused square_root(Unfused x) { return __fsqrt_rn(x.value); }
 
 }  // namespace snug::kernels::cuda
