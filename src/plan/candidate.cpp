@@ -109,6 +109,7 @@ Candidate evaluate(const models::Model& model, const recipe::Recipe& recipe, con
   candidate.prediction =
       predict(model, recipe, largest, work.max_seqlen,
               {.device = device.kind,
+               .flash_attention = device.flash_attention,
                .reserved_limit = device.usable_bytes(),
                .timeline = true,
                .sketch = detail == Detail::Sketch,

@@ -75,6 +75,7 @@ CountedStep count_step(const models::Model& model, const recipe::Recipe& recipe,
       predict(model, recipe, largest_micro_batch(work, recipe, recipe.train.micro_batch_size),
               work.max_seqlen,
               {.device = device.kind,
+               .flash_attention = device.flash_attention,
                .on_work = note,
                .mesh = dist::planned_mesh(strategy.mesh, 0, dist::Transport::Nccl)});
   for (auto& [name, operation] : by_name) result.operations.push_back(operation);

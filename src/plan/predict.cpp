@@ -7,6 +7,7 @@
 
 #include "core/memory/cuda_settings.h"
 #include "core/memory/disk_file.h"
+#include "core/ops/attention/library_attention.h"
 #include "core/ops/device/device.h"
 #include "core/ops/device/host_waits.h"
 #include "engine/engine.h"
@@ -151,6 +152,7 @@ Prediction predict(const models::Model& model, const recipe::Recipe& recipe,
                    const data::MicroBatch& largest, int64_t max_seqlen,
                    const PredictOptions& options) {
   const ops::StandInGuard stand_in(options.device);
+  const ops::PlannedFlashAttention flash_attention(options.flash_attention);
   memory::Ledger& ledger = memory::meta_ledger();
   memory::Ledger& host = memory::meta_host_ledger();
   const int64_t before = ledger.allocated();

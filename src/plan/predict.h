@@ -5,6 +5,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -82,6 +83,8 @@ struct Prediction {
 
 struct PredictOptions {
   at::DeviceType device = at::kCPU;
+  // cuda: libtorch's flash attention runs on the planned GPU; std::nullopt: as on this machine.
+  std::optional<bool> flash_attention = {};
   int64_t reserved_limit = 0;  // cuda: what the allocator may reserve; 0: no limit
   bool timeline = false;       // also fill timeline, peak_reserved and bytes_written
   // Told of what a GPU would do in the step (`device`: cuda), and how often in the whole step.

@@ -30,12 +30,11 @@ struct Case {
   int64_t micro_batch_size, seqlen;
 };
 
-class CountedStepTest : public ::testing::TestWithParam<Case> {
+class CountedStepOn : public ::testing::Test {
  protected:
   static void SetUpTestSuite() { memory::install_allocators(); }
 
-  static CountedStep count() {
-    const Case& c = GetParam();
+  static CountedStep count(const Case& c, const char* device) {
     recipe::Recipe recipe;
     recipe.precision = "bf16-true";
     recipe.optimizer = {.name = c.optimizer};
@@ -50,9 +49,30 @@ class CountedStepTest : public ::testing::TestWithParam<Case> {
     samples.repeat_to(c.micro_batch_size);
     return count_step(*model, recipe,
                       {.samples = samples, .max_seqlen = c.seqlen, .reading = reading},
-                      find_profile("h100-80", 0));
+                      find_profile(device, 0));
   }
 };
+
+class CountedStepTest : public CountedStepOn, public ::testing::WithParamInterface<Case> {
+ protected:
+  static CountedStep count() { return CountedStepOn::count(GetParam(), "h100-80"); }
+};
+
+double launches_of(const CountedStep& step, const std::string& name) {
+  for (const Operation& o : step.operations)
+    if (o.name == name) return o.launches;
+  return 0;
+}
+
+// libtorch's flash attention wants Ampere: a plan for what came before counts products and sweeps
+// over their scores, whatever GPU the plan is made on.
+TEST_F(CountedStepOn, AnOlderGpuHasNoFlashAttention) {
+  for (const auto& [device, flash] : {std::pair{"v100-32", false}, {"t4", false}, {"a10", true}}) {
+    const CountedStep step = count({"tiny-llama", "adamw", 1, 512}, device);
+    EXPECT_EQ(launches_of(step, "aten::_flash_attention_forward") > 0, flash) << device;
+    EXPECT_EQ(launches_of(step, "attention_softmax") > 0, !flash) << device;
+  }
+}
 
 // Numbers that a change of snug changes, and nothing else does.
 json figures(const CountedStep& step) {

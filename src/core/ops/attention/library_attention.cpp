@@ -21,6 +21,12 @@
 namespace snug::ops {
 namespace {
 
+thread_local std::optional<bool> planned_flash;
+
+bool has_flash_attention(const at::Tensor& like) {
+  return like.is_meta() && planned_flash ? *planned_flash : cuda::has_flash_attention();
+}
+
 AttentionOutput empty_output(const at::Tensor& q) {
   return {at::empty({q.size(0), q.size(1) * q.size(2)}, q.options()),
           at::empty({q.size(1), q.size(0)}, q.options().dtype(at::kFloat))};
@@ -314,9 +320,14 @@ void add_sinks(const AttentionOutput& result, const at::Tensor& sinks) {
 
 }  // namespace
 
+PlannedFlashAttention::PlannedFlashAttention(std::optional<bool> has) : saved_(planned_flash) {
+  planned_flash = has;
+}
+PlannedFlashAttention::~PlannedFlashAttention() { planned_flash = saved_; }
+
 LibraryAttention choose_library_attention(const at::Tensor& q, const AttentionContext& context) {
   const bool half = q.scalar_type() == at::kBFloat16 || q.scalar_type() == at::kHalf;
-  if (!cuda::has_flash_attention())
+  if (!has_flash_attention(q))
     warn(
         "attention runs as plain matrix products, since flash attention wants a GPU of compute "
         "capability 8.0 (Ampere) or newer: slower{}",

@@ -8,11 +8,26 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <optional>
+
 #include "core/ops/attention/attention.h"
 
 namespace snug::ops {
 
 enum class LibraryAttention { Flash, Products };
+
+// In its scope meta tensors stand for those of a GPU that has flash attention, or has not; without
+// one, or without a value, for this machine's GPU, or where there is none for a newer one's.
+class PlannedFlashAttention {
+ public:
+  explicit PlannedFlashAttention(std::optional<bool> has);
+  ~PlannedFlashAttention();
+  PlannedFlashAttention(const PlannedFlashAttention&) = delete;
+  PlannedFlashAttention& operator=(const PlannedFlashAttention&) = delete;
+
+ private:
+  std::optional<bool> saved_;
+};
 
 // The faster implementation supported for tensors like q (N, H, D); warns once with the reason if
 // it is Products.
