@@ -81,6 +81,7 @@ Sample full_length_sample(int64_t length, const Reading& reading,
   };
   sample.ids.assign(static_cast<size_t>(places), reading.picture_token);
   sample.labels.assign(static_cast<size_t>(places), ignored);
+  sample.num_pictures = places > 0 ? 1 : 0;
   if (reading.source) {
     add(places > 0 ? 1 : length, false);  // the prompt is only the end of sequence
     sample.source_tokens = std::ssize(sample.ids);
