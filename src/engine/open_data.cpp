@@ -89,6 +89,11 @@ data::DatasetOptions dataset_options(const recipe::DataOptions& d, const models:
   data::DatasetOptions options = dataset_options(d);
   options.reading = model.reads();
   options.vocabulary = model.dimensions().vocabulary;
+  if (options.reading.pictures_anywhere &&
+      (d.class_path == "ImageFolder" || d.class_path == "HFDataset" || is_synthetic(d)))
+    throw UserError(
+        "data of pictures is not yet prepared for models that cut them into tiles (Idefics3, "
+        "SmolVLM); they train on text, with --data JSON");
   if (const int64_t size = options.reading.image_size; size > 0)
     options.processor = data::read_picture_processor(checkpoint, size);
   return options;

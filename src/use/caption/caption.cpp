@@ -202,6 +202,11 @@ class Run {
 }  // namespace
 
 void check_reads_pictures(const models::Model& model, const std::string& name) {
+  if (model.reads().pictures_anywhere)
+    throw UserError(
+        "{}: captions are not yet written by models that cut pictures into tiles (Idefics3, "
+        "SmolVLM); use a BLIP-2 model",
+        name);
   if (model.reads().image_size > 0) return;
   throw UserError(
       "{} cannot read pictures (its model_type is {}); use a BLIP-2 model for captions, or snug "
