@@ -407,6 +407,22 @@ TEST_P(Blip2, WhatPassesThroughIsKeptOnce) {
   EXPECT_EQ(on_host(5) - on_host(4), kPictures * reading.num_picture_tokens * kQuerySize * 4);
 }
 
+// 30 blocks with queries of 576 and values of 192 features; the vision model's layers are called
+// alike.
+TEST(SmolVlmAdapters, SwitchesReachTheLanguageModelAlone) {
+  const auto model =
+      models::model_from_config(tests::source_dir() / "recipes/models/smolvlm-256m.json");
+  recipe::Recipe recipe = tiny_recipe();
+  recipe.lora = {.enabled = true, .r = 16, .head = true};
+  engine::choose_trained(*model, recipe);
+  EXPECT_EQ(engine::count_parameters(*model).trained,
+            16 * (30 * (2 * 576 + 576 + 192) + 576 + 49280));
+  recipe.lora.target_modules = "q_proj,v_proj";
+  engine::choose_trained(*model, recipe);
+  EXPECT_EQ(engine::count_parameters(*model).trained,
+            16 * (30 * (2 * 576 + 576 + 192) + 12 * 4 * 768));
+}
+
 // 72 attention modules of the T5 stacks, 2 matrices each of 16 x (4096 + 4096).
 TEST(Blip2Adapters, NamesOfModulesReachTheLanguageModelAlone) {
   const auto model =
