@@ -239,14 +239,19 @@ std::unique_ptr<BatchSource> batches_of(const Dataset& dataset, const SampleStor
 
 Dataset load_picture_dataset(std::shared_ptr<const PictureRows> pictures,
                              const DatasetOptions& options, const TextEncoder& encoder) {
-  if (!options.prompt_style.empty() && options.prompt_style != "plain")
+  const bool takes_chat = options.reading.pictures_anywhere;
+  DatasetOptions own = options;
+  if (own.prompt_style.empty()) own.prompt_style = takes_chat && encoder.chat ? "chat" : "plain";
+  if (own.prompt_style != "plain" && !(takes_chat && own.prompt_style == "chat"))
     throw UserError(
         "data.prompt_style = {}: captions have no questions; put the text before every caption "
         "into data.prompt",
         options.prompt_style);
-  Dataset dataset = load_captions(std::move(pictures), options, encoder);
-  dataset.prompt_style = "plain";
-  dataset.prompt_style_reason = "captions have no questions";
+  Dataset dataset = load_captions(std::move(pictures), own, encoder);
+  dataset.prompt_style = own.prompt_style;
+  dataset.prompt_style_reason = !options.prompt_style.empty() ? "given"
+                                : own.prompt_style == "chat"  ? "the model has a chat template"
+                                                              : "captions have no questions";
   report(dataset.train, "training", dataset.prompt_style, options);
   report(dataset.validation, "validation", dataset.prompt_style, options);
   return dataset;

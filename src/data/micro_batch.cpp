@@ -14,7 +14,7 @@ namespace {
 // of what the decoder reads.
 struct SampleView {
   std::span<const int32_t> ids, labels;
-  int64_t raw_tokens, source;
+  int64_t raw_tokens, source, pictures;
   int64_t length() const { return static_cast<int64_t>(ids.size()) - source; }
   int32_t id(size_t i) const { return ids[i]; }
   int32_t label(size_t i, int32_t) const { return labels[i]; }
@@ -22,7 +22,7 @@ struct SampleView {
 
 struct StoredView {
   std::span<const int32_t> stored;
-  int64_t raw_tokens, source;
+  int64_t raw_tokens, source, pictures;
   int64_t length() const { return static_cast<int64_t>(stored.size()) - source; }
   int32_t id(size_t i) const { return stored[i] < 0 ? ~stored[i] : stored[i]; }
   int32_t label(size_t i, int32_t ignored) const { return stored[i] < 0 ? ignored : stored[i]; }
@@ -92,17 +92,28 @@ void place_source(MicroBatch& batch, const View& view) {
   batch.source_max_seqlen = std::max(batch.source_max_seqlen, view.source);
 }
 
+// The rows of the pictures' placeholders; `first_row` is that of the document's first token.
+template <class View>
+void find_pictures(MicroBatch& batch, const View& view, size_t first_row, const Reading& reading) {
+  int64_t left = view.pictures * reading.num_picture_tokens;
+  const auto pictured = static_cast<size_t>(reading.source ? view.source : view.length());
+  for (size_t i = 0; i < pictured && left > 0; ++i) {
+    if (view.id(i) != reading.picture_token) continue;
+    batch.picture_rows.push_back(static_cast<int32_t>(first_row + i));
+    --left;
+  }
+  SNUG_CHECK(left == 0, "{} places of {} pictures are missing in {} tokens", left, view.pictures,
+             pictured);
+  batch.num_pictures += view.pictures;
+}
+
 // Writes one document of `length` tokens, padding included, at `begin`.
 template <class View>
 void place(MicroBatch& batch, const View& view, size_t begin, size_t length,
            const MicroBatchOptions& options) {
   const Reading& reading = options.reading;
-  const int64_t pictured = reading.source ? view.source : view.length();
-  SNUG_CHECK(reading.num_picture_tokens <= pictured, "{} places for a picture in {} tokens",
-             reading.num_picture_tokens, pictured);
-  const size_t first_row = reading.source ? batch.source_ids.size() : begin;
-  for (int64_t i = 0; i < reading.num_picture_tokens; ++i)
-    batch.picture_rows.push_back(static_cast<int32_t>(first_row) + static_cast<int32_t>(i));
+  if (reading.image_size > 0)
+    find_pictures(batch, view, reading.source ? batch.source_ids.size() : begin, reading);
   if (reading.source) {
     place_source(batch, view);
     place_target(batch, view, begin, options);
@@ -148,7 +159,8 @@ MicroBatch assemble(const std::vector<View>& views, const MicroBatchOptions& opt
 MicroBatch make_micro_batch(std::span<const Sample> samples, const MicroBatchOptions& options) {
   std::vector<SampleView> views;
   for (const Sample& sample : samples)
-    views.push_back({sample.ids, sample.labels, sample.raw_tokens, sample.source_tokens});
+    views.push_back(
+        {sample.ids, sample.labels, sample.raw_tokens, sample.source_tokens, sample.num_pictures});
   return assemble(views, options);
 }
 
@@ -156,7 +168,8 @@ MicroBatch make_micro_batch(const SampleStore& store, std::span<const int64_t> i
                             const MicroBatchOptions& options) {
   std::vector<StoredView> views;
   for (const int64_t index : indices)
-    views.push_back({store.stored_ids(index), store.raw_tokens(index), store.source_tokens(index)});
+    views.push_back({store.stored_ids(index), store.raw_tokens(index), store.source_tokens(index),
+                     store.num_pictures(index)});
   MicroBatch batch = assemble(views, options);
   batch.picks_rows = !options.padding_in_loss && (!options.packing || store.few_targets());
   return batch;

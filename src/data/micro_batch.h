@@ -32,9 +32,11 @@ struct MicroBatch {
   // both.
   std::vector<int32_t> source_ids, source_positions, source_cu_seqlens;
   int64_t source_max_seqlen = 0;
-  // With pictures: (S, image_size, image_size, 3), filled in only by PictureBatchSource; and the
-  // rows of the tokens (of the source, if there is one) with the pictures' placeholders, in order.
+  // Of a model that reads pictures: (num_pictures, image_size, image_size, 3), filled in only by
+  // PictureBatchSource; and the rows of the tokens (of the source, if there is one) with the
+  // pictures' placeholders, in order.
   std::vector<uint8_t> pixels;
+  int64_t num_pictures = 0;
   int64_t image_size = 0;
   std::vector<int32_t> picture_rows;
 };

@@ -10,9 +10,12 @@ namespace snug::data {
 struct Reading {
   bool source = false;  // an encoder reads the prompt, and the decoder learns the answer
   int32_t decoder_start_token = -1;  // before a decoder's first target
-  int64_t image_size = 0;            // pixels per side of each sample's picture; 0: no pictures
-  int64_t num_picture_tokens = 0;    // placeholders per picture, at the start of its sample
+  int64_t image_size = 0;            // pixels per side of a picture; 0: no pictures
+  int64_t num_picture_tokens = 0;    // placeholders per picture
   int32_t picture_token = -1;        // the placeholders' id
+  bool pictures_anywhere = false;    // any number of pictures in a sample, among its text; else one
+                                     // picture, whose placeholders come first
+  int64_t usual_pictures = 1;        // of a picture with its tiles, for samples that are made up
   std::array<float, 3> image_mean{}, image_std{};  // of red, green, blue in 0..1
 };
 

@@ -81,12 +81,17 @@ void append(Sample& sample, const Cut& cut, bool learnt, int32_t ignore_index) {
   sample.cut_tokens += cut.cut_tokens;
 }
 
+// The placeholders of the picture that a sample begins with.
+void begin_with_picture(Sample& sample, const Reading& reading) {
+  sample.ids.assign(static_cast<size_t>(reading.num_picture_tokens), reading.picture_token);
+  sample.num_pictures = reading.num_picture_tokens > 0 ? 1 : 0;
+}
+
 // What an encoder reads, then what the decoder learns.
 Sample source_and_target(const std::string& prompt, const std::string& answer,
                          const TextEncoder& encoder, const SampleOptions& options, int64_t limit) {
   Sample sample;
-  sample.ids.assign(static_cast<size_t>(options.reading.num_picture_tokens),
-                    options.reading.picture_token);
+  begin_with_picture(sample, options.reading);
   append(sample, cut_to(encode_source(prompt, encoder), limit, encoder.eos), false,
          options.ignore_index);
   sample.source_tokens = std::ssize(sample.ids);
@@ -178,8 +183,7 @@ Sample make_caption_sample(const std::string& prompt, const std::string& caption
   if (options.reading.source) {
     sample = source_and_target(prompt, caption, encoder, options, limit);
   } else {
-    sample.ids.assign(static_cast<size_t>(options.reading.num_picture_tokens),
-                      options.reading.picture_token);
+    begin_with_picture(sample, options.reading);
     const Cut before = cut_to(encoder.encode_prompt(prompt), limit, -1);
     append(sample, before, false, options.ignore_index);
     // Tokenizers that put a word's space in front of it see "prompt caption" as these two parts.

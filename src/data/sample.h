@@ -24,6 +24,7 @@ struct Sample {
   int64_t raw_tokens = 0;            // of instruction and answer, without the prompt's template
   int64_t cut_tokens = 0;            // beyond max_seq_length
   int64_t source_tokens = 0;         // the first ids, which an encoder reads
+  int64_t num_pictures = 0;          // whose placeholders are among the ids
   int64_t left_out_answers = 0;      // of a chat: answers that are not learned
 };
 

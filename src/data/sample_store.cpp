@@ -61,9 +61,8 @@ void SampleStore::append(const Sample& sample) {
   }
   offsets_.push_back(static_cast<int64_t>(pool_.size()));
   raw_tokens_.push_back(static_cast<int32_t>(sample.raw_tokens));
-  if (sample.source_tokens > 0) source_tokens_.resize(raw_tokens_.size() - 1);
-  if (sample.source_tokens > 0 || !source_tokens_.empty())
-    source_tokens_.push_back(static_cast<int32_t>(sample.source_tokens));
+  append_count(source_tokens_, sample.source_tokens);
+  append_count(num_pictures_, sample.num_pictures);
   if (sample.cut_tokens > 0) ++num_truncated_;
   cut_tokens_ += sample.cut_tokens;
   left_out_answers_ += sample.left_out_answers;
@@ -75,6 +74,13 @@ void SampleStore::append(const Sample& sample) {
   all_targets_ += learnt;
   all_sources_ += sample.source_tokens;
   if (learnt == 0) ++num_without_loss_;
+}
+
+// Of the newest sample; nothing is kept before a sample has any.
+void SampleStore::append_count(std::vector<int32_t>& counts, int64_t count) const {
+  if (count == 0 && counts.empty()) return;
+  counts.resize(raw_tokens_.size() - 1);
+  counts.push_back(static_cast<int32_t>(count));
 }
 
 std::span<const int32_t> SampleStore::stored_ids(int64_t index) const {
@@ -89,6 +95,7 @@ Sample SampleStore::sample(int64_t index) const {
   }
   sample.raw_tokens = raw_tokens_[index];
   sample.source_tokens = source_tokens(index);
+  sample.num_pictures = num_pictures(index);
   return sample;
 }
 
@@ -116,12 +123,18 @@ bool SampleStore::few_targets() const {
   return 4 * all_targets_ <= 3 * (offsets_.back() - all_sources_);
 }
 
-int64_t SampleStore::most_targets(int64_t wanted) const {
-  std::vector<int32_t> targets;
-  for (int64_t i = 0; i < count(); ++i) targets.push_back(num_targets_[place(i)]);
-  const auto end = targets.begin() + std::clamp<int64_t>(wanted, 0, count());
-  std::partial_sort(targets.begin(), end, targets.end(), std::greater<>());
-  return std::accumulate(targets.begin(), end, int64_t{0});
+int64_t SampleStore::most_targets(int64_t wanted) const { return most(num_targets_, wanted); }
+
+int64_t SampleStore::most_pictures(int64_t wanted) const {
+  return num_pictures_.empty() ? 0 : most(num_pictures_, wanted);
+}
+
+int64_t SampleStore::most(const std::vector<int32_t>& counts, int64_t wanted) const {
+  std::vector<int32_t> all;
+  for (int64_t i = 0; i < count(); ++i) all.push_back(counts[place(i)]);
+  const auto end = all.begin() + std::clamp<int64_t>(wanted, 0, count());
+  std::partial_sort(all.begin(), end, all.end(), std::greater<>());
+  return std::accumulate(all.begin(), end, int64_t{0});
 }
 
 uint64_t SampleStore::fingerprint() const {
@@ -130,6 +143,7 @@ uint64_t SampleStore::fingerprint() const {
   for (const int64_t offset : offsets_) mix(static_cast<uint64_t>(offset));
   for (const int32_t id : pool_) mix(static_cast<uint32_t>(id));
   for (const int32_t source : source_tokens_) mix(static_cast<uint32_t>(source));
+  for (const int32_t pictures : num_pictures_) mix(static_cast<uint32_t>(pictures));
   if (count_ > 0) mix(static_cast<uint64_t>(count_));
   return hash;
 }

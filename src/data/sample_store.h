@@ -44,6 +44,9 @@ class SampleStore {
   int64_t source_tokens(int64_t index) const {
     return source_tokens_.empty() ? 0 : source_tokens_[place(index)];
   }
+  int64_t num_pictures(int64_t index) const {
+    return num_pictures_.empty() ? 0 : num_pictures_[place(index)];
+  }
   Sample sample(int64_t index) const;
   // Ids as stored: value >= 0 is an id that is its own label, value < 0 the complement of an
   // ignored id.
@@ -68,6 +71,8 @@ class SampleStore {
   bool few_targets() const;
   // The largest number of targets that `count` samples can have together.
   int64_t most_targets(int64_t count) const;
+  // The largest number of pictures that `count` samples have together.
+  int64_t most_pictures(int64_t count) const;
   // A hash, to check that a resumed run reads the same samples.
   uint64_t fingerprint() const;
 
@@ -79,6 +84,8 @@ class SampleStore {
     return store.length(i) - store.source_tokens(i);
   }
   std::vector<int64_t> longest(int64_t count, int64_t (*tokens)(const SampleStore&, int64_t)) const;
+  int64_t most(const std::vector<int32_t>& counts, int64_t wanted) const;
+  void append_count(std::vector<int32_t>& counts, int64_t count) const;
 
   int64_t count_ = 0;  // of repeated samples; 0: no repetition
   std::vector<int32_t> pool_;
@@ -86,6 +93,7 @@ class SampleStore {
   std::vector<int32_t> raw_tokens_;
   std::vector<int32_t> num_targets_;    // labels that are learned
   std::vector<int32_t> source_tokens_;  // empty if no sample has any
+  std::vector<int32_t> num_pictures_;   // the same
   int64_t all_targets_ = 0, all_sources_ = 0;
   int64_t num_truncated_ = 0, cut_tokens_ = 0, num_without_loss_ = 0;
   int64_t left_out_answers_ = 0;

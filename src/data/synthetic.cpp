@@ -44,8 +44,9 @@ Sample make_sample(const SyntheticRule& rule, int64_t index, const DatasetOption
     return rule.id(symbol);
   });
   if (reading.image_size > 0)
-    tell_picture(sample, synthetic_picture(index), rule,
-                 reading.source ? sample.source_tokens : reading.num_picture_tokens);
+    tell_picture(
+        sample, synthetic_picture(index), rule,
+        reading.source ? sample.source_tokens : sample.num_pictures * reading.num_picture_tokens);
   sample.raw_tokens = std::ssize(sample.ids);
   return sample;
 }
@@ -72,7 +73,8 @@ Sample full_length_sample(int64_t length, const Reading& reading,
                           const std::function<int32_t()>& next) {
   Sample sample;
   const int32_t ignored = SampleOptions().ignore_index;
-  const int64_t places = reading.image_size > 0 ? reading.num_picture_tokens : 0;
+  sample.num_pictures = reading.image_size > 0 ? reading.usual_pictures : 0;
+  const int64_t places = sample.num_pictures * reading.num_picture_tokens;
   const auto add = [&](int64_t count, bool is_learnt) {
     for (int64_t i = 0; i < count; ++i) {
       sample.ids.push_back(next());

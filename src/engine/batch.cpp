@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "base/error.h"
 #include "core/memory/guards.h"
 
 namespace snug::engine {
@@ -49,9 +50,12 @@ nn::Batch to_device(const data::MicroBatch& batch, at::Device device,
                                .positions = sent(batch.source_positions, *upload),
                                .cu_seqlens = borders(batch.source_cu_seqlens, *upload),
                                .max_seqlen = batch.source_max_seqlen};
-  // A plan knows only the size of pictures.
-  if (!batch.pixels.empty() || (device.is_meta() && batch.image_size > 0)) {
-    const int64_t pictures = std::ssize(batch.cu_seqlens) - 1, side = batch.image_size;
+  // A micro-batch without pictures has an empty tensor of them where others have some, so that all
+  // of them give gradients to the same parameters. A plan knows only how many there are.
+  if (batch.image_size > 0) {
+    const int64_t pictures = batch.num_pictures, side = batch.image_size;
+    SNUG_CHECK(device.is_meta() || std::ssize(batch.pixels) == pictures * side * side * 3,
+               "{} bytes of {} pictures", batch.pixels.size(), pictures);
     result.pixels = upload->tensor(batch.pixels.data(), {pictures, side, side, 3}, at::kByte);
     result.picture_rows = sent(batch.picture_rows, *upload);
   }

@@ -40,11 +40,16 @@ constexpr int64_t kUsualTokens = 512;
 
 bool is_synthetic(const recipe::DataOptions& data) { return data.class_path == "Synthetic"; }
 
+int64_t usual_with_picture(const data::Reading& reads) {
+  constexpr int64_t kWithTiles = 2048;
+  return reads.pictures_anywhere ? kWithTiles : reads.num_picture_tokens + data::kCaptionTokens;
+}
+
 int64_t longest_sample(const recipe::Recipe& recipe, const models::Model& model) {
   const int64_t positions = model.dimensions().max_positions;
   const data::Reading reads = model.reads();
   const bool captions = reads.image_size > 0 && !reads_text(recipe.data);
-  const int64_t usual = captions       ? reads.num_picture_tokens + data::kCaptionTokens
+  const int64_t usual = captions       ? usual_with_picture(reads)
                         : reads.source ? kUsualTokens
                                        : positions;
   const int64_t length = std::min(recipe.train.max_seq_length.value_or(usual), positions);
@@ -89,8 +94,10 @@ data::DatasetOptions dataset_options(const recipe::DataOptions& d, const models:
   data::DatasetOptions options = dataset_options(d);
   options.reading = model.reads();
   options.vocabulary = model.dimensions().vocabulary;
-  if (const int64_t size = options.reading.image_size; size > 0)
-    options.processor = data::read_picture_processor(checkpoint, size);
+  if (options.reading.image_size > 0) {
+    options.processor = data::read_picture_processor(checkpoint, options.reading);
+    options.reading.usual_pictures = options.processor.most_pictures();
+  }
   return options;
 }
 

@@ -14,6 +14,7 @@
 #include "models/config_fields.h"
 #include "models/decoder/units.h"
 #include "models/gpt2/model.h"
+#include "models/idefics3/model.h"
 #include "models/opt/model.h"
 #include "models/t5/model.h"
 
@@ -49,6 +50,8 @@ constexpr OtherFamily kOthers[] = {
     {"opt", opt::make_model},
     {"t5", t5::make_model},
     {"blip-2", blip2::make_model},
+    {"idefics3", idefics3::make_model},
+    {"smolvlm", idefics3::make_model},
 };
 
 std::unique_ptr<Model> make_model(const nlohmann::json& config, const std::string& where,
@@ -68,14 +71,17 @@ std::unique_ptr<Model> make_model(const nlohmann::json& config, const std::strin
 
 // Reads how to prepare pictures: from preprocessor_config.json, or from processor_config.json.
 void read_preprocessor(Model& model, const fs::path& folder) {
-  auto* reader = dynamic_cast<blip2::Blip2Model*>(&model);
+  auto* reader = dynamic_cast<vision::PictureModel*>(&model);
   if (reader == nullptr) return;
+  const auto read = [reader](const nlohmann::json& json, const fs::path& file) {
+    reader->set_pixels(vision::read_pixels(json, file.string(), reader->pixels()));
+  };
   const fs::path own = folder / "preprocessor_config.json", all = folder / "processor_config.json";
-  if (fs::exists(own)) return reader->set_pixels(blip2::pixels_from(read_json(own), own.string()));
+  if (fs::exists(own)) return read(read_json(own), own);
   if (!fs::exists(all)) return;
   const nlohmann::json processors = read_json(all);
   if (processors.is_object() && has_field(processors, "image_processor"))
-    reader->set_pixels(blip2::pixels_from(processors["image_processor"], all.string()));
+    read(processors["image_processor"], all);
 }
 
 Checkpoint open_gguf(const fs::path& path) {
@@ -207,15 +213,16 @@ std::unique_ptr<Model> model_like(const Model& model) {
 // It prepares pictures as `model` does.
 std::unique_ptr<Model> model_like(const Model& model, const nlohmann::json& config) {
   auto twin = make_model(config, "the model's config");
-  if (const auto* reader = dynamic_cast<const blip2::Blip2Model*>(&model))
-    dynamic_cast<blip2::Blip2Model&>(*twin).set_pixels(reader->pixels());
+  if (const auto* reader = dynamic_cast<const vision::PictureModel*>(&model))
+    dynamic_cast<vision::PictureModel&>(*twin).set_pixels(reader->pixels());
   return twin;
 }
 
 std::unique_ptr<Model> model_with_own_head(const Model& model) {
+  constexpr const char* kTied = "tie_word_embeddings";
   nlohmann::json config = model.hugging_face_config();
-  (has_field(config, "text_config") ? config["text_config"] : config)["tie_word_embeddings"] =
-      false;
+  if (has_field(config, "text_config")) config["text_config"][kTied] = false;
+  if (!has_field(config, "text_config") || has_field(config, kTied)) config[kTied] = false;
   return model_like(model, config);
 }
 

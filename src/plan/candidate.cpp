@@ -57,6 +57,15 @@ bool have_most_of_both(const data::SampleStore& store, const std::vector<int64_t
              sum(store, targets, length) - sum(store, targets, source);
 }
 
+// The samples with most pictures may be others than the longest. The latter have no fewer tokens,
+// any of which can stand for a place of a picture, since a plan knows only how many there are.
+void add_pictures(data::MicroBatch& batch, const Workload& work, int64_t num_samples) {
+  if (work.reading.image_size == 0) return;
+  batch.num_pictures = std::max(batch.num_pictures, work.samples.most_pictures(num_samples));
+  batch.picture_rows.resize(
+      static_cast<size_t>(batch.num_pictures * work.reading.num_picture_tokens));
+}
+
 }  // namespace
 
 bool is_too_large(const Workload& work, int64_t micro_batch_size) {
@@ -86,6 +95,7 @@ data::MicroBatch largest_micro_batch(const Workload& work, const recipe::Recipe&
     const data::SampleStore largest = largest_samples(work.samples, num_samples);
     batch = data::make_micro_batch(largest, largest.longest_samples(num_samples), options);
   }
+  add_pictures(batch, work, num_samples);
   // In real data, masked prompts will have no loss.
   batch.picks_rows = picks_rows || (work.made_up && recipe.data.mask_prompt);
   constexpr int32_t kAnyToken = 0;

@@ -353,9 +353,11 @@ void Finetune::finish() {
   tell_the_end();
 }
 
-// With the prompt style beside the model, so that generate and chat use the same one.
+// With the prompt style beside the model, so that generate, chat and caption use the same one.
 void Finetune::write_model() {
-  const bool asks = !dataset_.train_pictures.rows && !engine::is_synthetic(recipe_.data);
+  const bool has_style =
+      !dataset_.train_pictures.rows || dataset_.batch_options.reading.pictures_anywhere;
+  const bool asks = has_style && !engine::is_synthetic(recipe_.data);
   const auto add_prompt_style = [&](const std::filesystem::path& folder) {
     if (asks)
       data::write_prompt_record(

@@ -20,9 +20,9 @@ data::DatasetOptions evaluated_options(const recipe::EvaluateOptions& options,
       reading.image_size > 0 &&
       (d.class_path == "ImageFolder" || d.class_path == "HFDataset" || engine::is_synthetic(d));
   const int64_t positions = lm.model->dimensions().max_positions;
-  const int64_t usual = captions ? reading.num_picture_tokens + data::kCaptionTokens : positions;
+  const int64_t usual = captions ? engine::usual_with_picture(reading) : positions;
   result.max_seq_length = std::min(options.max_seq_length.value_or(usual), positions);
-  if (!captions) {
+  if (!captions || reading.pictures_anywhere) {
     const auto record =
         prompts_of_training(lm, lm.adapters.empty() ? nullptr : &lm.adapters.front());
     if (record && d.prompt_style == "auto") result.prompt_style = record->style;

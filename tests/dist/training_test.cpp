@@ -360,11 +360,11 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"fsdp", "fsdp=2", "mixtral"}, Case{"fsdp", "fsdp=2", "gpt-oss"}));
 
 // Units of many kinds and sizes, and words that T5's encoder and decoder share.
-INSTANTIATE_TEST_SUITE_P(Pictures, ManyRanks,
-                         ::testing::Values(Case{"ddp", "dp=2", "blip2-opt"},
-                                           Case{"ddp", "dp=2", "blip2-t5"},
-                                           Case{"fsdp", "fsdp=2", "blip2-opt"},
-                                           Case{"fsdp", "", "blip2-t5"}));
+INSTANTIATE_TEST_SUITE_P(
+    Pictures, ManyRanks,
+    ::testing::Values(Case{"ddp", "dp=2", "blip2-opt"}, Case{"ddp", "dp=2", "blip2-t5"},
+                      Case{"fsdp", "fsdp=2", "blip2-opt"}, Case{"fsdp", "", "blip2-t5"},
+                      Case{"ddp", "dp=2", "idefics3"}, Case{"fsdp", "fsdp=2", "smolvlm"}));
 
 // More flows from stage to stage: what an encoder has read, pictures, tables of biases.
 INSTANTIATE_TEST_SUITE_P(FamiliesInPipelines, ManyRanks,
@@ -374,6 +374,8 @@ INSTANTIATE_TEST_SUITE_P(FamiliesInPipelines, ManyRanks,
                                            Case{"auto", "pp=2", "qwen3-moe"},
                                            Case{"auto", "pp=2", "blip2-opt", "1f1b", 2},
                                            Case{"auto", "pp=4", "blip2-t5"},
+                                           Case{"auto", "pp=2", "idefics3"},
+                                           Case{"auto", "pp=2", "smolvlm"},
                                            Case{"zero1", "pp=2,fsdp=2", "t5", "1f1b", 2}));
 
 // What ranks share of a layer: tables of positions, q, k and v in one product. A head each is all
@@ -386,7 +388,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"auto", "tp=2", "opt-after"}, Case{"auto", "tp=2", "t5"},
                       Case{"auto", "tp=4", "t5-gated"}, Case{"auto", "tp=2", "blip2-opt"},
                       Case{"fsdp", "fsdp=2,tp=2", "t5"}, Case{"auto", "pp=2,tp=2", "t5"},
-                      Case{"auto", "pp=2,tp=2", "blip2-t5"}));
+                      Case{"auto", "pp=2,tp=2", "blip2-t5"}, Case{"auto", "tp=2", "idefics3"}));
 
 INSTANTIATE_TEST_SUITE_P(
     Pipelines, ManyRanks,

@@ -77,7 +77,7 @@ class ParityRows {
       }
       targets.resize(tokens.size());
       add_tokens(batch, tokens, targets, 0);
-      add_beside(batch, row);
+      add_beside(batch, row, tokens);
     }
     find_pictures(batch);
     return batch;
@@ -88,7 +88,7 @@ class ParityRows {
   data::MicroBatch part(int64_t row, const std::vector<int32_t>& tokens, int64_t first) const {
     data::MicroBatch batch;
     add_tokens(batch, tokens, std::vector<int32_t>(tokens.size(), -100), first);
-    if (first == 0) add_beside(batch, row);
+    if (first == 0) add_beside(batch, row, tokens);
     find_pictures(batch);
     return batch;
   }
@@ -122,7 +122,8 @@ class ParityRows {
         std::ssize(targets) - std::count(targets.begin(), targets.end(), int32_t{-100});
   }
 
-  void add_beside(data::MicroBatch& batch, int64_t row) const {
+  // `tokens`: the row's, as far as they are in the batch.
+  void add_beside(data::MicroBatch& batch, int64_t row, const std::vector<int32_t>& tokens) const {
     if (reads_.source) {
       const std::vector<int32_t> source = tokens_of(read(expected_, "source_ids"), row);
       if (batch.source_cu_seqlens.empty()) batch.source_cu_seqlens.push_back(0);
@@ -133,15 +134,22 @@ class ParityRows {
       batch.source_max_seqlen = std::max(batch.source_max_seqlen, std::ssize(source));
     }
     if (reads_.image_size > 0) {
-      const at::Tensor picture = read(expected_, "pixels")[row].contiguous();
-      const auto* values = picture.const_data_ptr<uint8_t>();
-      batch.pixels.insert(batch.pixels.end(), values, values + picture.numel());
+      // One a row, or as many as its places are for and some behind them.
+      const int64_t pictures =
+          reads_.pictures_anywhere
+              ? std::ranges::count(tokens, reads_.picture_token) / reads_.num_picture_tokens
+              : 1;
+      const at::Tensor all = read(expected_, "pixels")[row].contiguous();
+      const auto* values = all.const_data_ptr<uint8_t>();
+      batch.pixels.insert(batch.pixels.end(), values,
+                          values + pictures * reads_.image_size * reads_.image_size * 3);
+      batch.num_pictures += pictures;
       batch.image_size = reads_.image_size;
     }
   }
 
   void find_pictures(data::MicroBatch& batch) const {
-    if (batch.pixels.empty()) return;
+    if (batch.image_size == 0) return;
     const std::vector<int32_t>& ids = reads_.source ? batch.source_ids : batch.input_ids;
     for (size_t i = 0; i < ids.size(); ++i)
       if (ids[i] == reads_.picture_token) batch.picture_rows.push_back(static_cast<int32_t>(i));

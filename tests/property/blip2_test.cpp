@@ -241,11 +241,12 @@ TEST_P(Blip2, FrozenPartsStayAsTheyAre) {
 }
 
 // Samples 0, 1 and 2 with these pictures.
-data::MicroBatch three_with(TinyRun& run, const std::vector<int64_t>& pictures) {
+data::MicroBatch three_with(TinyRun& run, const data::SampleStore& store,
+                            const std::vector<int64_t>& pictures) {
   const std::vector<int64_t> samples = {0, 1, 2};
   data::MicroBatch batch = run.batches->make(samples);
   batch.pixels.clear();
-  tests::add_pictures(batch, pictures);
+  tests::add_pictures(batch, store, pictures);
   return batch;
 }
 
@@ -254,8 +255,10 @@ TEST_P(Blip2, AnotherPictureIsAnotherLoss) {
   const tests::FixedOrder fixed_order;
   const data::SampleStore samples = samples_for(GetParam());
   TinyRun run(tiny_recipe(), samples, GetParam());
-  const nn::Batch batch = engine::to_device(three_with(run, {0, 1, 2}), tests::test_device());
-  const nn::Batch other = engine::to_device(three_with(run, {0, 7, 2}), tests::test_device());
+  const nn::Batch batch =
+      engine::to_device(three_with(run, samples, {0, 1, 2}), tests::test_device());
+  const nn::Batch other =
+      engine::to_device(three_with(run, samples, {0, 7, 2}), tests::test_device());
   exec::Executor& executor = *run.engine.executor;
   const double loss = executor.forward_backward(batch, {});
   EXPECT_EQ(executor.forward_backward(batch, {}), loss);
@@ -272,7 +275,7 @@ TEST_P(Blip2, PicturesThatStandInNoRowsChangeNothing) {
   const data::SampleStore samples = samples_for(GetParam());
   TinyRun run(tiny_recipe(), samples, GetParam());
   const auto loss_with = [&](const std::vector<int64_t>& pictures, void (*change)(nn::Batch&)) {
-    nn::Batch batch = engine::to_device(three_with(run, pictures), tests::test_device());
+    nn::Batch batch = engine::to_device(three_with(run, samples, pictures), tests::test_device());
     change(batch);
     return run.engine.executor->objective(batch, {});
   };
@@ -402,6 +405,22 @@ TEST_P(Blip2, WhatPassesThroughIsKeptOnce) {
   };
   constexpr int64_t kQuerySize = 16, kPictures = 8;
   EXPECT_EQ(on_host(5) - on_host(4), kPictures * reading.num_picture_tokens * kQuerySize * 4);
+}
+
+// 30 blocks with queries of 576 and values of 192 features; the vision model's layers are called
+// alike.
+TEST(SmolVlmAdapters, SwitchesReachTheLanguageModelAlone) {
+  const auto model =
+      models::model_from_config(tests::source_dir() / "recipes/models/smolvlm-256m.json");
+  recipe::Recipe recipe = tiny_recipe();
+  recipe.lora = {.enabled = true, .r = 16, .head = true};
+  engine::choose_trained(*model, recipe);
+  EXPECT_EQ(engine::count_parameters(*model).trained,
+            16 * (30 * (2 * 576 + 576 + 192) + 576 + 49280));
+  recipe.lora.target_modules = "q_proj,v_proj";
+  engine::choose_trained(*model, recipe);
+  EXPECT_EQ(engine::count_parameters(*model).trained,
+            16 * (30 * (2 * 576 + 576 + 192) + 12 * 4 * 768));
 }
 
 // 72 attention modules of the T5 stacks, 2 matrices each of 16 x (4096 + 4096).

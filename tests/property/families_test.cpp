@@ -76,7 +76,7 @@ std::vector<double> train(TinyRun& run, int64_t micro_batch_size, int steps) {
 
 // Whether the model's config has a rate of dropout.
 bool has_dropout(const models::Model& model) {
-  const nlohmann::json config = model.hugging_face_config();
+  const nlohmann::json config = model.hugging_face_config().flatten();
   return std::ranges::any_of(config.items(), [](const auto& item) {
     return item.key().find("drop") != std::string::npos && item.value().is_number() &&
            item.value() > 0;
@@ -235,7 +235,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Families,
                          ::testing::Values("qwen3", "granite", "smollm3", "olmo2", "phi3", "gemma2",
                                            "gemma3", "gpt-neox", "stablelm", "olmoe", "qwen3-moe",
                                            "mixtral", "gpt-oss", "gpt2", "opt", "opt-after", "t5",
-                                           "t5-gated"),
+                                           "t5-gated", "idefics3", "smolvlm"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::replace(name.begin(), name.end(), '-', '_');

@@ -45,7 +45,8 @@ TEST_F(HostWaitsOfAStep, AreTheLossesAndTheNorm) {
 
 // float32 and T5 take the way of plain products, which cuts documents on the host; T5 has biases.
 TEST_F(HostWaitsOfAStep, AreNoMoreForAnyModel) {
-  for (const char* shape : {"llama", "gpt2", "opt", "qwen2", "t5", "blip2-opt", "blip2-t5"})
+  for (const char* shape :
+       {"llama", "gpt2", "opt", "qwen2", "t5", "blip2-opt", "blip2-t5", "idefics3"})
     for (const char* precision : {"32-true", "bf16-true"})
       EXPECT_EQ(waits_of(recipe_of(1, precision), shape), 2) << shape << ", " << precision;
 }

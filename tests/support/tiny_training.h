@@ -24,6 +24,7 @@ inline std::unique_ptr<models::Model> tiny_model(const std::string& shape = "lla
 }
 
 // Each begins with what `reading` asks for: a picture's places, and a source before the target.
+// Where pictures may be anywhere, sample i has i % 3 of them, of which the last is among the text.
 inline data::SampleStore random_samples(int count, int longest, uint32_t seed,
                                         const data::Reading& reading = {}) {
   std::mt19937 random(seed);
@@ -31,12 +32,20 @@ inline data::SampleStore random_samples(int count, int longest, uint32_t seed,
   for (int i = 0; i < count; ++i) {
     data::Sample sample;
     const int length = 2 + static_cast<int>(random() % static_cast<uint32_t>(longest - 1));
-    sample.ids.assign(static_cast<size_t>(reading.num_picture_tokens), reading.picture_token);
+    const auto add_picture = [&] {
+      sample.ids.insert(sample.ids.end(), static_cast<size_t>(reading.num_picture_tokens),
+                        reading.picture_token);
+      sample.labels.resize(sample.ids.size(), -100);
+      ++sample.num_pictures;
+    };
+    const int pictures = reading.image_size == 0 ? 0 : reading.pictures_anywhere ? i % 3 : 1;
+    for (int p = 0; p < (reading.pictures_anywhere ? pictures - 1 : pictures); ++p) add_picture();
     if (reading.source)
       for (int t = 0; t < 1 + i % 4; ++t) sample.ids.push_back(static_cast<int32_t>(random() % 96));
-    sample.labels.assign(sample.ids.size(), -100);
+    sample.labels.resize(sample.ids.size(), -100);
     sample.source_tokens = reading.source ? std::ssize(sample.ids) : 0;
     for (int t = 0; t < length; ++t) {
+      if (t == length / 2 && sample.num_pictures < pictures) add_picture();
       sample.ids.push_back(static_cast<int32_t>(random() % 96));
       sample.labels.push_back(t < length / 3 ? -100 : sample.ids.back());
     }
@@ -65,10 +74,12 @@ inline data::MicroBatchOptions batch_options(const recipe::Recipe& recipe,
 }
 
 // The pictures of these samples where the model looks at some: noise that a sample's number gives.
-inline void add_pictures(data::MicroBatch& batch, std::span<const int64_t> samples) {
+inline void add_pictures(data::MicroBatch& batch, const data::SampleStore& store,
+                         std::span<const int64_t> samples) {
   for (const int64_t sample : samples) {
     std::mt19937 random(static_cast<uint32_t>(sample));
-    for (int64_t i = 0; i < batch.image_size * batch.image_size * 3; ++i)
+    const int64_t pictures = batch.image_size > 0 ? store.num_pictures(sample) : 0;
+    for (int64_t i = 0; i < pictures * batch.image_size * batch.image_size * 3; ++i)
       batch.pixels.push_back(static_cast<uint8_t>(random()));
   }
 }
@@ -76,14 +87,15 @@ inline void add_pictures(data::MicroBatch& batch, std::span<const int64_t> sampl
 class TinyBatches final : public data::BatchSource {
  public:
   TinyBatches(const data::SampleStore& samples, const data::MicroBatchOptions& options)
-      : tokens_(samples, options) {}
+      : samples_(samples), tokens_(samples, options) {}
   data::MicroBatch make(std::span<const int64_t> indices) override {
     data::MicroBatch batch = tokens_.make(indices);
-    add_pictures(batch, indices);
+    add_pictures(batch, samples_, indices);
     return batch;
   }
 
  private:
+  const data::SampleStore& samples_;
   data::TokenBatchSource tokens_;
 };
 

@@ -457,5 +457,75 @@ TEST(DemoCaption, LearnsFromNothing) {
   EXPECT_GT(sheet.size(), 20'000U) << "sixteen pictures with their captions";
 }
 
+// A model with tiles and a chat template: what transformers' processor and generate() make of the
+// same pictures (tests/oracles/smolvlm_captions.py). Line breaks become spaces here.
+TEST_F(Captions, OfPicturesInTilesAreThoseOfTransformers) {
+  const fs::path model = kData / "system/smolvlm";
+  const json expected = json::parse(read_file(model / "captions.json"));
+  ASSERT_EQ(expected.size(), 5U);
+  Words command = {"caption",     model,      "--prompt", "What is this?",      "--num_beams",
+                   "1",           "--format", "jsonl",    "--max_new_tokens",   "12",
+                   "--precision", "32-true",  "--out",    folder_ / "out.jsonl"};
+  for (const json& row : expected)
+    command.push_back(kData / "pictures" / row["file"].get<std::string>());
+  const Result result = run(command);
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  const std::vector<json> lines = lines_of(folder_ / "out.jsonl");
+  ASSERT_EQ(lines.size(), expected.size());
+  for (size_t i = 0; i < lines.size(); ++i)
+    EXPECT_EQ(lines[i]["caption"], expected[i]["caption"]) << expected[i]["file"];
+}
+
+// Adapters of both of its models beside 4 bits, then all weights; what is written captions again.
+TEST_F(Captions, OfAModelWithTilesAreLearned) {
+  const fs::path model = kData / "system/smolvlm";
+  add_captions_and_words();
+  const auto train = [&](const char* command, Words more) {
+    more.insert(more.begin(), {command, model});
+    more.insert(more.end(), {"--data",
+                             "ImageFolder",
+                             "--data.path",
+                             photos_,
+                             "--data.prompt",
+                             "What is this?",
+                             "--data.val_split_fraction",
+                             "0",
+                             "--precision",
+                             "32-true",
+                             "--train.max_steps",
+                             "20",
+                             "--train.lr_warmup_steps",
+                             "0",
+                             "--train.global_batch_size",
+                             "4",
+                             "--train.micro_batch_size",
+                             "2",
+                             "--optimizer.lr",
+                             "0.01",
+                             "--seed",
+                             "3"});
+    return run(more);
+  };
+  const Result adapters =
+      train("finetune", {"--out_dir", folder_ / "lora", "--quantize", "bnb.nf4",
+                         "--lora_target_modules", "q_proj,v_proj,fc1,gate_proj"});
+  ASSERT_EQ(adapters.exit_code, 0) << adapters.output;
+  const Result whole = train("finetune_full", {"--out_dir", folder_ / "full"});
+  ASSERT_EQ(whole.exit_code, 0) << whole.output;
+  for (const char* out : {"lora", "full"}) {
+    const json figures = json::parse(read_file(folder_ / out / "run.json"));
+    EXPECT_LT(figures["steps"].back()["loss"].get<double>(),
+              0.8 * figures["steps"].front()["loss"].get<double>())
+        << out;
+    EXPECT_EQ(figures["memory"]["predicted"]["peak_allocated"],
+              figures["memory"]["measured"]["peak_allocated"])
+        << out;
+    EXPECT_NE(read_file(folder_ / out / "final/prompt_style.json").find("chat"), std::string::npos);
+    const Result told = run({"caption", folder_ / out / "final", photos_ / "a.png", "--prompt",
+                             "What is this?", "--precision", "32-true"});
+    EXPECT_EQ(told.exit_code, 0) << told.output;
+  }
+}
+
 }  // namespace
 }  // namespace snug::tests

@@ -1,7 +1,8 @@
 // Normalizes pictures and splits them into patches, the input of a vision encoder's first product.
 //   out[((s·P + p)·3 + c)·q² + row·q + column] = (pixel / 255 - mean[c]) / std[c]
-// for picture s, patch p (from left to right, top to bottom) of q × q pixels, channel c. A pixel
-// has one of 256 values, so this is a lookup in a table computed in double.
+// for picture s, patch p (from left to right, top to bottom) of q × q pixels, channel c. Pixels at
+// the right and the bottom that fill no patch are left out, as by a convolution. A pixel has one of
+// 256 values, so this is a lookup in a table computed in double.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,7 +16,7 @@ namespace snug::kernels {
 struct ImagePatches {
   Scalar type = Scalar::F32;  // of out
   int64_t pictures = 0;       // S
-  int64_t height = 0;         // multiples of patch_size
+  int64_t height = 0;
   int64_t width = 0;
   int64_t patch_size = 0;  // q
   std::array<float, 3> mean{}, std{};

@@ -14,9 +14,9 @@ struct PatchOptions {
   std::array<float, 3> mean{}, std{};  // of red, green, blue in 0..1
 };
 
-// (value / 255 - mean) / std of every pixel, cut into squares from left to right and top to bottom:
-// (S·P, 3·patch·patch) of `type`, within a patch in the order (channel, row, column), as a
-// convolution's weight has it. No gradient.
+// (value / 255 - mean) / std of every pixel, cut into squares from left to right and top to bottom,
+// without what fills none: (S·P, 3·patch·patch) of `type`, within a patch in the order (channel,
+// row, column), as a convolution's weight has it. No gradient.
 at::Tensor image_patches(const at::Tensor& pixels, const PatchOptions& options,
                          at::ScalarType type);
 

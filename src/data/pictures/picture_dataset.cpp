@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/pictures/picture_dataset.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <unordered_map>
 #include <utility>
@@ -9,8 +11,10 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "data/pictures/picture_folder.h"
+#include "data/pictures/picture_sample.h"
 #include "data/rows/hugging_face.h"
 #include "data/sampler.h"
+#include "files/pictures/picture.h"
 
 namespace snug::data {
 namespace {
@@ -51,6 +55,10 @@ PictureBatchSource::~PictureBatchSource() {
 PictureBatchSource::JobPtr PictureBatchSource::new_job(std::span<const int64_t> indices) const {
   auto job = std::make_shared<Job>();
   job->indices.assign(indices.begin(), indices.end());
+  job->offsets.push_back(0);
+  for (const int64_t index : indices)
+    job->offsets.push_back(job->offsets.back() +
+                           static_cast<size_t>(samples_.num_pictures(index)) * picture_bytes_);
   return job;
 }
 
@@ -58,12 +66,12 @@ PictureBatchSource::JobPtr PictureBatchSource::next_job() {
   size_t bytes = 0;
   for (const JobPtr& job : jobs_) {
     if (bytes > kAheadBytes) return nullptr;
-    bytes += job->indices.size() * picture_bytes_;
+    bytes += job->offsets.back();
     if (job->begun == job->indices.size()) continue;
     if (!job->pixels.empty()) return job;
     try {
       job->faults.resize(job->indices.size());
-      job->pixels.resize(job->indices.size() * picture_bytes_);
+      job->pixels.resize(job->offsets.back());
       return job;
     } catch (...) {  // no memory: make() says so
       job->error = std::current_exception();
@@ -94,15 +102,22 @@ void PictureBatchSource::work() {
   }
 }
 
-// Picture i of a job. What is wrong with the picture itself is noted; anything else is thrown.
+// The picture of sample i of a job. What is wrong with the picture itself is noted; anything else
+// is thrown.
 void PictureBatchSource::run(Job& job, size_t i) const {
   const int64_t row = pictures_.row_of[static_cast<size_t>(job.indices[i])];
-  uint8_t* out = job.pixels.data() + i * picture_bytes_;
+  const std::span<uint8_t> out(job.pixels.data() + job.offsets[i],
+                               job.offsets[i + 1] - job.offsets[i]);
   try {
     const PictureBytes picture = pictures_.rows->picture(row);
-    processor_.process(picture.bytes, pictures_.rows->where(row), out);
+    const PreparedPicture prepared = processor_.prepare(picture.bytes, pictures_.rows->where(row));
+    if (prepared.pixels.size() != out.size())
+      throw UserError("{}: the picture has {} tiles, and its sample places for {}",
+                      pictures_.rows->where(row), prepared.grid.num_pictures(),
+                      samples_.num_pictures(job.indices[i]));
+    std::ranges::copy(prepared.pixels, out.begin());
   } catch (const UserError& error) {
-    std::fill_n(out, picture_bytes_, uint8_t{0});
+    std::ranges::fill(out, uint8_t{0});
     job.faults[i] = error.what();
   }
 }
@@ -178,6 +193,25 @@ SampleStore empty_store(int32_t ignore_index) {
   return SampleStore::build(0, ignore_index, nullptr, 0);
 }
 
+// The tiles of a row's picture. One that cannot be read has none: its micro-batch says so.
+Grid grid_of(const PictureRows& pictures, int64_t row, const PictureProcessor& processor) {
+  if (!processor.cuts) return {};
+  try {
+    const PictureBytes encoded = pictures.picture(row);
+    const files::Picture picture = files::decode_picture(encoded.bytes, pictures.where(row));
+    return processor.grid({picture.width, picture.height});
+  } catch (const UserError&) {
+    return {};
+  }
+}
+
+std::string room_for_caption(const DatasetOptions& options) {
+  if (options.max_seq_length <= 0) return fmt::format("{} tokens", kCaptionTokens);
+  if (options.reading.pictures_anywhere)
+    return fmt::format("{} tokens beside picture and prompt", options.max_seq_length);
+  return fmt::format("{} tokens", options.max_seq_length - options.reading.num_picture_tokens);
+}
+
 // Samples of rows in ascending order, as files are read best.
 class Captions {
  public:
@@ -188,13 +222,19 @@ class Captions {
     const SampleOptions sample_options = {.ignore_index = options.ignore_index,
                                           .max_seq_length = options.max_seq_length,
                                           .reading = options.reading};
+    const PromptStyle style =
+        PromptStyle::make(options.prompt_style.empty() ? "plain" : options.prompt_style, encoder);
     constexpr size_t kBlock = 4096;
     for (size_t begin = 0; begin < rows.size(); begin += kBlock) {
       const auto block = std::span(rows).subspan(begin, std::min(kBlock, rows.size() - begin));
       add(
           block, pictures,
-          [&](const std::string& caption) {
-            return make_caption_sample(options.prompt, caption, encoder, sample_options);
+          [&](int64_t row, const std::string& caption) {
+            if (!options.reading.pictures_anywhere)
+              return make_caption_sample(options.prompt, caption, encoder, sample_options);
+            return make_picture_sample(options.prompt, caption,
+                                       grid_of(pictures, row, options.processor), style, encoder,
+                                       sample_options);
           },
           options);
     }
@@ -204,13 +244,9 @@ class Captions {
            with_commas(std::ssize(rows)));
     if (num_cut_ > 0)
       warn(
-          "{} of {} captions are longer than the {} tokens that a caption takes, and were cut "
-          "there; "
+          "{} of {} captions are longer than the {} that a caption takes, and were cut there; "
           "--train.max_seq_length says how long picture and text may be together",
-          with_commas(num_cut_), with_commas(std::ssize(rows)),
-          (options.max_seq_length > 0 ? options.max_seq_length
-                                      : options.reading.num_picture_tokens + kCaptionTokens) -
-              options.reading.num_picture_tokens);
+          with_commas(num_cut_), with_commas(std::ssize(rows)), room_for_caption(options));
   }
 
   bool has(int64_t row) const { return sample_of_.contains(row); }
@@ -227,7 +263,7 @@ class Captions {
     const auto captions = pictures.captions(rows);
     const auto sample_at = [&](int64_t i) {
       const auto& caption = captions[static_cast<size_t>(i)];
-      return caption ? make(*caption) : Sample();
+      return caption ? make(rows[static_cast<size_t>(i)], *caption) : Sample();
     };
     const SampleStore block =
         SampleStore::build(std::ssize(rows), options.ignore_index, sample_at, options.num_workers);
@@ -255,7 +291,7 @@ std::shared_ptr<const PictureRows> open_pictures(const DatasetOptions& options) 
     if (!reads_pictures)
       throw UserError(
           "--data ImageFolder holds pictures, but this model reads none; take a model such as "
-          "BLIP-2, or data of text");
+          "BLIP-2 or SmolVLM, or data of text");
     return open_picture_folder(
         {options.path, options.split, options.image_column, options.text_column});
   }

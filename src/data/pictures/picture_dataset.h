@@ -42,8 +42,9 @@ class PictureBatchSource : public BatchSource {
   // A micro-batch whose pictures are being read.
   struct Job {
     std::vector<int64_t> indices;
+    std::vector<size_t> offsets;  // in pixels, by sample; behind the last one their size
     std::vector<uint8_t> pixels;
-    std::vector<std::string> faults;  // by picture; empty: none
+    std::vector<std::string> faults;  // by sample; empty: none
     size_t begun = 0, done = 0;
     std::exception_ptr error;
   };
@@ -60,7 +61,7 @@ class PictureBatchSource : public BatchSource {
   const PictureIndex& pictures_;
   MicroBatchOptions options_;
   PictureProcessor processor_;
-  size_t picture_bytes_;
+  size_t picture_bytes_;  // of one of the pictures that a sample has
   NoneReadable none_readable_;
   std::set<int64_t> unreadable_;
   int64_t num_read_ = 0;

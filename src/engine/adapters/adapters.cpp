@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <string_view>
 #include <unordered_map>
@@ -69,6 +70,23 @@ std::vector<std::string> last_names(const std::vector<nn::Linear*>& linears) {
   return names;
 }
 
+// A regular expression for these layers alone: for each last component what all names with it begin
+// with.
+std::string pattern_of(const std::vector<nn::Linear*>& linears) {
+  std::map<std::string, std::string> beginnings;
+  for (const nn::Linear* linear : linears) {
+    const std::string& name = linear->name();
+    const size_t last = name.rfind('.') + 1;
+    const auto [found, is_new] = beginnings.try_emplace(name.substr(last), name.substr(0, last));
+    std::string& begin = found->second;
+    if (!is_new) begin.erase(std::ranges::mismatch(begin, name).in1, begin.end());
+  }
+  std::string pattern;
+  for (const auto& [last, begin] : beginnings)
+    pattern.append(pattern.empty() ? "" : "|").append(begin).append(".*").append(last);
+  return pattern;
+}
+
 // The layers that get adapters, as PEFT's target_modules where that can express them.
 checkpoint::ModuleChoice targets(const std::vector<nn::Linear*>& linears,
                                  const recipe::LoraOptions& options) {
@@ -87,6 +105,12 @@ checkpoint::ModuleChoice targets(const std::vector<nn::Linear*>& linears,
     throw UserError(
         "no layer gets an adapter: lora_query, lora_key, lora_value, lora_projection, lora_mlp and "
         "lora_head are all false; set one of them, or name layers with lora_target_modules");
+  // Where a vision model's layers have the same names, endings would name those too.
+  const bool ends_alike = std::ranges::any_of(linears, [&](const nn::Linear* linear) {
+    return !is_switched_on(options, linear->role()) &&
+           checkpoint::adapts({.target_modules = choice}, linear->name());
+  });
+  if (ends_alike) choice = {.names = {}, .pattern = pattern_of(wanted)};
   return choice;
 }
 

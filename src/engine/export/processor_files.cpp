@@ -19,7 +19,27 @@ bool copy_if_there(const char* name, const fs::path& from, const fs::path& to) {
   return true;
 }
 
+// With tiles: `snug` without the file reads the same.
+json tiling_preprocessor_of(const data::Reading& reads) {
+  constexpr int kLanczos = 1, kTilesAcross = 4;
+  return {{"processor_class", "Idefics3Processor"},
+          {"image_processor_type", "Idefics3ImageProcessor"},
+          {"do_convert_rgb", true},
+          {"do_resize", true},
+          {"do_image_splitting", true},
+          {"do_pad", true},
+          {"size", {{"longest_edge", kTilesAcross * reads.image_size}}},
+          {"max_image_size", {{"longest_edge", reads.image_size}}},
+          {"resample", kLanczos},
+          {"do_rescale", true},
+          {"rescale_factor", 1.0 / 255},
+          {"do_normalize", true},
+          {"image_mean", reads.image_mean},
+          {"image_std", reads.image_std}};
+}
+
 json preprocessor_of(const data::Reading& reads) {
+  if (reads.pictures_anywhere) return tiling_preprocessor_of(reads);
   constexpr int kBicubic = 3;
   return {{"processor_class", "Blip2Processor"},
           {"image_processor_type", "BlipImageProcessor"},
@@ -42,6 +62,11 @@ void write_processor_files(const fs::path& folder, const models::Model& model,
   if (reads.image_size == 0) return;
   const bool has_own = copy_if_there(kPreprocessor, from, folder);
   const bool has_all = copy_if_there(kProcessor, from, folder);
+  if (reads.pictures_anywhere && !has_all)
+    write_file_atomically(folder / kProcessor, json{{"processor_class", "Idefics3Processor"},
+                                                    {"image_seq_len", reads.num_picture_tokens}}
+                                                       .dump(2) +
+                                                   "\n");
   if (!has_own && !has_all)
     write_file_atomically(folder / kPreprocessor, preprocessor_of(reads).dump(2) + "\n");
 }

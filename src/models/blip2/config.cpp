@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/blip2/config.h"
 
-#include <cmath>
+#include <utility>
 
 #include "base/error.h"
 #include "models/config_fields.h"
@@ -14,46 +14,20 @@ using nlohmann::json;
 constexpr int64_t kMost = int64_t{1} << 20;  // larger than any real model's sizes
 constexpr int64_t kMostLayers = 4096;
 
-// Smallest useful standard deviation for random weights; published configs give 1e-10 for the
-// vision model, whose weights are always loaded.
-constexpr double kLeastDeviation = 1e-6;
-
-double deviation(const ConfigFields& fields, double fallback) {
-  const double found = fields.number("initializer_range", fallback);
-  return found >= kLeastDeviation ? found : fallback;
-}
-
-void check_heads(const ConfigFields& fields, int64_t hidden_size, int64_t heads) {
-  if (hidden_size % heads != 0)
-    throw UserError("{}: hidden_size = {} is not a multiple of num_attention_heads = {}",
-                    fields.where(), hidden_size, heads);
-  constexpr int64_t kMostOfHead = 256;  // of the attention kernels
-  if (hidden_size / heads > kMostOfHead)
-    throw UserError("{}: heads of {} features (hidden_size / num_attention_heads); {} are the most",
-                    fields.where(), hidden_size / heads, kMostOfHead);
-}
-
-VisionConfig read_vision(const ConfigFields& fields, double initializer_range) {
-  VisionConfig c;
-  c.hidden_size = fields.integer_between("hidden_size", 1, kMost, c.hidden_size);
-  c.intermediate_size = fields.integer_between("intermediate_size", 1, kMost, c.intermediate_size);
-  c.num_hidden_layers =
-      fields.integer_between("num_hidden_layers", 1, kMostLayers, c.num_hidden_layers);
-  c.num_attention_heads =
-      fields.integer_between("num_attention_heads", 1, kMost, c.num_attention_heads);
-  c.image_size = fields.integer_between("image_size", 1, kMost, c.image_size);
-  c.patch_size = fields.integer_between("patch_size", 1, c.image_size, c.patch_size);
-  c.activation = ops::activation_of(fields.text("hidden_act", "gelu"), fields.where());
-  c.layer_norm_eps = fields.number("layer_norm_eps", c.layer_norm_eps);
-  c.attention_dropout = fields.probability("attention_dropout", c.attention_dropout);
-  c.qkv_bias = fields.boolean("qkv_bias", c.qkv_bias);
-  c.initializer_range = deviation(fields, initializer_range);
-  check_heads(fields, c.hidden_size, c.num_attention_heads);
-  if (c.image_size % c.patch_size != 0)
-    throw UserError("{}: image_size = {} is not a multiple of patch_size = {}", fields.where(),
-                    c.image_size, c.patch_size);
-  return c;
-}
+// EVA's ViT-g (Fang et al. 2022), in all published checkpoints.
+constexpr vision::Form kEva = {.prefix = "vision_model.",
+                               .class_token = true,
+                               .fused_qkv = true,
+                               .output = "projection",
+                               .positions = "position_embedding"};
+const vision::Config kVision = {.form = kEva,
+                                .hidden_size = 1408,
+                                .intermediate_size = 6144,
+                                .num_hidden_layers = 39,
+                                .num_attention_heads = 16,
+                                .image_size = 224,
+                                .patch_size = 14,
+                                .hidden_act = "gelu"};
 
 QFormerConfig read_qformer(const ConfigFields& fields, int64_t vision_size) {
   QFormerConfig c;
@@ -70,8 +44,8 @@ QFormerConfig read_qformer(const ConfigFields& fields, int64_t vision_size) {
       fields.probability("attention_probs_dropout_prob", c.attention_probs_dropout_prob);
   c.cross_attention_frequency = fields.integer_between("cross_attention_frequency", 1, kMostLayers,
                                                        c.cross_attention_frequency);
-  c.initializer_range = deviation(fields, c.initializer_range);
-  check_heads(fields, c.hidden_size, c.num_attention_heads);
+  c.initializer_range = vision::deviation(fields, c.initializer_range);
+  vision::check_heads(fields, c.hidden_size, c.num_attention_heads);
   const int64_t source = fields.integer("encoder_hidden_size", vision_size);
   if (source != vision_size)
     throw UserError("{}: encoder_hidden_size = {} must equal the vision model's hidden_size = {}",
@@ -103,17 +77,6 @@ int32_t picture_token(const ConfigFields& fields, const json& text, const std::s
   return static_cast<int32_t>(usual);
 }
 
-std::array<float, 3> three_numbers(const ConfigFields& fields, const char* key,
-                                   const std::array<float, 3>& fallback) {
-  const std::vector<double> values = fields.numbers(key);
-  if (values.empty()) return fallback;
-  if (values.size() != 3)
-    throw UserError("{}: {} has {} numbers; it needs three, for red, green and blue",
-                    fields.where(), key, values.size());
-  return {static_cast<float>(values[0]), static_cast<float>(values[1]),
-          static_cast<float>(values[2])};
-}
-
 }  // namespace
 
 Config from_hugging_face(const json& root, const std::string& where) {
@@ -121,9 +84,11 @@ Config from_hugging_face(const json& root, const std::string& where) {
   Config config{.root = root};
   config.num_query_tokens =
       fields.integer_between("num_query_tokens", 1, kMost, config.num_query_tokens);
-  config.initializer_range = deviation(fields, config.initializer_range);
-  config.vision = read_vision(ConfigFields(part(root, "vision_config"), where + ": vision_config"),
-                              config.initializer_range);
+  config.initializer_range = vision::deviation(fields, config.initializer_range);
+  vision::Config usual = kVision;
+  usual.initializer_range = config.initializer_range;
+  config.vision = vision::read_config(
+      ConfigFields(part(root, "vision_config"), where + ": vision_config"), std::move(usual));
   config.qformer =
       read_qformer(ConfigFields(part(root, "qformer_config"), where + ": qformer_config"),
                    config.vision.hidden_size);
@@ -131,23 +96,6 @@ Config from_hugging_face(const json& root, const std::string& where) {
   config.text = root["text_config"];
   config.image_token_index = picture_token(fields, config.text, where);
   return config;
-}
-
-Pixels pixels_from(const json& root, const std::string& where) {
-  const ConfigFields fields(root, where);
-  constexpr double kUsual = 1.0 / 255;
-  if (const double factor = fields.number("rescale_factor", kUsual);
-      !fields.boolean("do_rescale", true) || std::abs(factor - kUsual) > 1e-9)
-    throw UserError(
-        "{}: the file scales pixels by {}; only 1/255 is supported (rescale_factor, do_rescale)",
-        where, fields.boolean("do_rescale", true) ? factor : 1.0);
-  if (!fields.boolean("do_normalize", true)) return {.mean = {0, 0, 0}, .std = {1, 1, 1}};
-  Pixels pixels;
-  pixels.mean = three_numbers(fields, "image_mean", pixels.mean);
-  pixels.std = three_numbers(fields, "image_std", pixels.std);
-  for (const float deviation : pixels.std)
-    if (!(deviation > 0)) throw UserError("{}: image_std = {} must be positive", where, deviation);
-  return pixels;
 }
 
 }  // namespace snug::models::blip2

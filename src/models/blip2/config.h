@@ -4,34 +4,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
 #include <cstdint>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "core/ops/activation.h"
+#include "models/vision/config.h"
 
 namespace snug::models::blip2 {
-
-// In all published checkpoints EVA's ViT-g (Fang et al. 2022).
-struct VisionConfig {
-  int64_t hidden_size = 1408;
-  int64_t intermediate_size = 6144;
-  int64_t num_hidden_layers = 39;
-  int64_t num_attention_heads = 16;
-  int64_t image_size = 224;
-  int64_t patch_size = 14;
-  ops::Activation activation = ops::Activation::Gelu;
-  double layer_norm_eps = 1e-6;
-  double attention_dropout = 0;
-  bool qkv_bias = true;
-  double initializer_range = 0.02;
-
-  int64_t num_patches() const { return (image_size / patch_size) * (image_size / patch_size); }
-  int64_t num_positions() const { return num_patches() + 1; }  // with the class token
-  int64_t head_dim() const { return hidden_size / num_attention_heads; }
-};
 
 // A BERT encoder (Devlin et al. 2019) over the queries, with cross-attention to the picture in
 // every cross_attention_frequency-th layer.
@@ -55,16 +35,9 @@ struct QFormerConfig {
   }
 };
 
-// Normalization of pixels, from preprocessor_config.json; by default CLIP's (Radford et al. 2021).
-struct Pixels {
-  std::array<float, 3> mean{0.48145466F, 0.4578275F, 0.40821073F};
-  std::array<float, 3> std{0.26862954F, 0.26130258F, 0.27577711F};
-};
-
 struct Config {
-  VisionConfig vision;
+  vision::Config vision;
   QFormerConfig qformer;
-  Pixels pixels;
   int64_t num_query_tokens = 32;
   int32_t image_token_index = -1;
   double initializer_range = 0.02;
@@ -75,7 +48,5 @@ struct Config {
 // Throw UserError naming the source and the field that is missing or out of range. text_config is
 // only checked for presence: its family reads it.
 Config from_hugging_face(const nlohmann::json& json, const std::string& where);
-// The mean and deviation of a preprocessor_config.json.
-Pixels pixels_from(const nlohmann::json& json, const std::string& where);
 
 }  // namespace snug::models::blip2

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/blip2/model.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "base/error.h"
@@ -45,17 +44,6 @@ std::unique_ptr<Model> make_language(const json& text, const std::string& where,
                   where, type);
 }
 
-bool trains(nn::Unit* unit) {
-  const auto parameters = unit->parameters();
-  return std::any_of(parameters.begin(), parameters.end(),
-                     [](const nn::Parameter* parameter) { return parameter->trained; });
-}
-
-double multiplications(const nn::Parameter& weight) {
-  const std::vector<int64_t>& shape = weight.whole_shape();
-  return static_cast<double>(shape[0] * shape[1]);
-}
-
 }  // namespace
 
 std::unique_ptr<Model> make_model(const json& config, const std::string& where,
@@ -69,21 +57,21 @@ std::unique_ptr<Model> make_model(const json& config, const std::string& where,
   return std::make_unique<Blip2Model>(std::move(own), std::move(language));
 }
 
-Blip2Model::Blip2Model(Config config, std::unique_ptr<Model> language)
-    : config_(std::move(config)),
-      vision_embeddings_(std::make_unique<VisionEmbeddings>(config_)),
-      vision_norm_(std::make_unique<VisionNorm>(config_.vision)),
-      qformer_embeddings_(std::make_unique<QFormerEmbeddings>(config_)),
-      language_(std::move(language)) {
+Blip2Model::Blip2Model(Config config, std::unique_ptr<Model> language_model)
+    : PictureModel({}, std::move(language_model)),
+      config_(std::move(config)),
+      vision_embeddings_(std::make_unique<vision::VisionEmbeddings>(config_.vision, pixels())),
+      vision_norm_(std::make_unique<vision::VisionNorm>(config_.vision)),
+      qformer_embeddings_(std::make_unique<QFormerEmbeddings>(config_)) {
   for (int64_t layer = 0; layer < config_.vision.num_hidden_layers; ++layer)
-    vision_blocks_.push_back(std::make_unique<VisionBlock>(config_.vision, layer));
+    vision_blocks_.push_back(std::make_unique<vision::VisionBlock>(config_.vision, layer));
   for (int64_t layer = 0; layer < config_.qformer.num_hidden_layers; ++layer)
     qformer_blocks_.push_back(std::make_unique<QFormerBlock>(config_, layer));
-  projection_ = std::make_unique<Projection>(config_, language_->dimensions().hidden_size);
+  projection_ = std::make_unique<Projection>(config_, language().dimensions().hidden_size);
 }
 
-std::vector<PictureUnit*> Blip2Model::picture_units() const {
-  std::vector<PictureUnit*> all{vision_embeddings_.get()};
+std::vector<vision::PictureUnit*> Blip2Model::picture_units() const {
+  std::vector<vision::PictureUnit*> all{vision_embeddings_.get()};
   for (const auto& block : vision_blocks_) all.push_back(block.get());
   all.push_back(vision_norm_.get());
   all.push_back(qformer_embeddings_.get());
@@ -92,21 +80,14 @@ std::vector<PictureUnit*> Blip2Model::picture_units() const {
   return all;
 }
 
-std::vector<nn::Unit*> Blip2Model::units() {
-  std::vector<nn::Unit*> all;
-  for (PictureUnit* unit : picture_units()) all.push_back(unit);
-  for (nn::Unit* unit : language_->units()) all.push_back(unit);
-  return all;
-}
-
 std::vector<ModelPart> Blip2Model::parts() {
-  const std::vector<PictureUnit*> all = picture_units();
+  const std::vector<vision::PictureUnit*> all = picture_units();
   const auto qformer = all.begin() + std::ssize(vision_blocks_) + 2;
   const auto projection = all.end() - 1;
   return {{"vision", {all.begin(), qformer}},
           {"qformer", {qformer, projection}},
           {"projection", {projection, all.end()}},
-          {"language", language_->units()}};
+          {"language", language().units()}};
 }
 
 // Not the patches and the language projection, which are small.
@@ -121,7 +102,7 @@ std::vector<nn::SplitRow> Blip2Model::split() const {
                                    {"output.dense", nn::by_columns()},
                                    {"intermediate_query.dense", nn::by_rows()},
                                    {"output_query.dense", nn::by_columns()}};
-  for (const nn::SplitRow& of_language : language_->split()) all.push_back(of_language);
+  for (const nn::SplitRow& of_language : language().split()) all.push_back(of_language);
   return all;
 }
 
@@ -129,7 +110,7 @@ Placement Blip2Model::placement(Layout layout, const nn::Parameter& parameter) c
   if (layout != Layout::HuggingFace)
     throw UserError(
         "BLIP-2 models are read and written as Hugging Face directories only (--to hf)");
-  if (parameter.name.starts_with(kLanguage)) return language_->placement(layout, parameter);
+  if (parameter.name.starts_with(kLanguage)) return language().placement(layout, parameter);
   std::vector<int64_t> shape = vision_embeddings_->file_shape(parameter);
   if (shape.empty()) shape = qformer_embeddings_->file_shape(parameter);
   return {.tensor = parameter.name, .shape = std::move(shape)};
@@ -141,8 +122,8 @@ json Blip2Model::hugging_face_config() const {
   out["model_type"] = "blip-2";
   out["image_token_index"] = config_.image_token_index;
   out["num_query_tokens"] = config_.num_query_tokens;
-  out["text_config"] = language_->hugging_face_config();
-  out["use_decoder_only_language_model"] = !language_->reads().source;
+  out["text_config"] = language().hugging_face_config();
+  out["use_decoder_only_language_model"] = !language().reads().source;
   json& qformer = out["qformer_config"];
   qformer["hidden_dropout_prob"] = config_.qformer.hidden_dropout_prob;
   qformer["attention_probs_dropout_prob"] = config_.qformer.attention_probs_dropout_prob;
@@ -155,12 +136,12 @@ json Blip2Model::hugging_face_config() const {
 }
 
 data::Reading Blip2Model::reads() const {
-  data::Reading reads = language_->reads();
+  data::Reading reads = language().reads();
   reads.image_size = config_.vision.image_size;
   reads.num_picture_tokens = config_.num_query_tokens;
   reads.picture_token = config_.image_token_index;
-  reads.image_mean = config_.pixels.mean;
-  reads.image_std = config_.pixels.std;
+  reads.image_mean = pixels().mean;
+  reads.image_std = pixels().std;
   return reads;
 }
 
@@ -168,7 +149,7 @@ std::vector<HeadCount> Blip2Model::head_counts() const {
   std::vector<HeadCount> all{
       {"attention heads in its vision model", config_.vision.num_attention_heads},
       {"attention heads in its Q-Former", config_.qformer.num_attention_heads}};
-  for (HeadCount& of_language : language_->head_counts()) all.push_back(std::move(of_language));
+  for (HeadCount& of_language : language().head_counts()) all.push_back(std::move(of_language));
   return all;
 }
 
@@ -176,31 +157,7 @@ void Blip2Model::set_dropout(double probability) {
   config_.qformer.hidden_dropout_prob = probability;
   config_.qformer.attention_probs_dropout_prob = probability;
   if (config_.vision.attention_dropout > 0) config_.vision.attention_dropout = probability;
-  language_->set_dropout(probability);
-}
-
-// 2 per multiply-add: the forward, plus the gradients of a layer's input and weight where needed.
-// Units before the first trained one have no gradients.
-double Blip2Model::picture_flops() const {
-  double flops = 0;
-  bool has_backward = false;
-  for (PictureUnit* unit : picture_units()) {
-    has_backward = has_backward || trains(unit);
-    for (const auto& [linear, rows] : unit->products()) {
-      const double per_row = has_backward ? 4 : 2;
-      double all =
-          (per_row + (linear->weight().trained ? 2 : 0)) * multiplications(linear->weight());
-      if (const nn::Adapter* adapter = linear->adapter(); adapter != nullptr)
-        all += 6 * (multiplications(adapter->a) + multiplications(adapter->b));
-      flops += all * static_cast<double>(rows);
-    }
-    flops += (has_backward ? 6 : 2) * unit->attention_products();
-  }
-  return flops;
-}
-
-double Blip2Model::flops_per_token(double seqlen) const {
-  return language_->flops_per_token(seqlen) + picture_flops() / std::max(seqlen, 1.0);
+  language().set_dropout(probability);
 }
 
 }  // namespace snug::models::blip2

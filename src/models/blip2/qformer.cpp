@@ -14,7 +14,8 @@ std::string qformer_layer_name(int64_t index) {
 
 nn::Linear dense(const std::string& name, int64_t in_features, int64_t out_features,
                  const QFormerConfig& config) {
-  return make_linear(name, in_features, out_features, nn::Bias::Present, config.initializer_range);
+  return vision::make_linear(name, in_features, out_features, nn::Bias::Present,
+                             config.initializer_range);
 }
 
 }  // namespace
@@ -135,12 +136,12 @@ std::vector<nn::Linear*> QFormerBlock::linears() {
   return all;
 }
 
-std::vector<Product> QFormerBlock::products() {
-  std::vector<Product> all;
+std::vector<vision::Product> QFormerBlock::products() {
+  std::vector<vision::Product> all;
   for (nn::Linear* linear : linears()) all.push_back({linear, config_.num_query_tokens});
   if (cross_ == nullptr) return all;
   const std::vector<nn::Linear*> cross = cross_->linears();
-  for (Product& product : all)  // keys and values come from the picture
+  for (vision::Product& product : all)  // keys and values come from the picture
     if (product.layer == cross[1] || product.layer == cross[2])
       product.rows = config_.vision.num_positions();
   return all;
@@ -179,8 +180,8 @@ nn::State QFormerBlock::look(const nn::State& input, const nn::Batch& batch, con
 Projection::Projection(const Config& config, int64_t language_size)
     : PictureUnit("projection", nn::UnitKind::Projection),
       config_(config),
-      linear_(make_linear("language_projection", config.qformer.hidden_size, language_size,
-                          nn::Bias::Present, config.initializer_range)) {}
+      linear_(vision::make_linear("language_projection", config.qformer.hidden_size, language_size,
+                                  nn::Bias::Present, config.initializer_range)) {}
 
 std::vector<nn::Parameter*> Projection::parameters() {
   std::vector<nn::Parameter*> all;

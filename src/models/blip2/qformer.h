@@ -10,11 +10,12 @@
 
 #include "core/nn/attention.h"
 #include "core/nn/functions.h"
-#include "models/blip2/vision.h"
+#include "models/blip2/config.h"
+#include "models/vision/vision.h"
 
 namespace snug::models::blip2 {
 
-class QFormerEmbeddings final : public PictureUnit {
+class QFormerEmbeddings final : public vision::PictureUnit {
  public:
   explicit QFormerEmbeddings(const Config& config);
   std::vector<nn::Parameter*> parameters() override;
@@ -55,12 +56,12 @@ class QFormerAttention {
   nn::LayerNorm norm_;
 };
 
-class QFormerBlock final : public PictureUnit {
+class QFormerBlock final : public vision::PictureUnit {
  public:
   QFormerBlock(const Config& config, int64_t layer);
   std::vector<nn::Parameter*> parameters() override;
   std::vector<nn::Linear*> linears() override;
-  std::vector<Product> products() override;
+  std::vector<vision::Product> products() override;
   double attention_products() const override;
 
  private:
@@ -75,12 +76,14 @@ class QFormerBlock final : public PictureUnit {
 };
 
 // Projects to the language model's width: "picture" (c, hidden_size), the only tensor passed on.
-class Projection final : public PictureUnit {
+class Projection final : public vision::PictureUnit {
  public:
   Projection(const Config& config, int64_t language_size);
   std::vector<nn::Parameter*> parameters() override;
   std::vector<nn::Linear*> linears() override { return {&linear_}; }
-  std::vector<Product> products() override { return {{&linear_, config_.num_query_tokens}}; }
+  std::vector<vision::Product> products() override {
+    return {{&linear_, config_.num_query_tokens}};
+  }
 
  private:
   nn::State look(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) override;

@@ -131,7 +131,7 @@ void open_samples(Planned& p) {
     p.length = engine::run_length(p.recipe, p.samples,
                                   engine::named_strategy(p.recipe).mesh.num_data_ranks());
   } else {
-    p.reading = model.reads();
+    p.reading = engine::dataset_options(p.recipe.data, model, p.recipe.checkpoint_dir).reading;
     p.samples = full_length_samples(p.recipe.train.global_batch_size,
                                     *p.recipe.train.max_seq_length, p.reading);
   }

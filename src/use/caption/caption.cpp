@@ -27,7 +27,7 @@ namespace snug::use {
 namespace {
 
 struct Loaded {
-  std::vector<uint8_t> pixels;          // empty if there is a fault
+  data::PreparedPicture picture;        // empty if there is a fault
   std::pair<size_t, size_t> content;    // size and hash of the encoded picture
   std::vector<std::string> references;  // the data set's captions
   std::string fault;
@@ -53,16 +53,23 @@ Loaded load(const data::PictureRows& rows, int64_t row, const data::PictureProce
             bool references_needed) {
   try {
     const data::PictureBytes encoded = rows.picture(row);
-    Loaded loaded{.pixels = {},
+    Loaded loaded{.picture = processor.prepare(encoded.bytes, rows.where(row)),
                   .content = {encoded.bytes.size(), hash_of(encoded.bytes)},
                   .references = references_of(rows, row, references_needed),
                   .fault = {}};
-    loaded.pixels.resize(static_cast<size_t>(processor.size * processor.size * 3));
-    processor.process(encoded.bytes, rows.where(row), loaded.pixels.data());
     return loaded;
   } catch (const UserError& error) {
-    return {.pixels = {}, .content = {}, .references = {}, .fault = error.what()};
+    return {.picture = {}, .content = {}, .references = {}, .fault = error.what()};
   }
+}
+
+// How pictures were asked about in training, or the model's chat template, if it has one.
+data::PromptStyle style_of_questions(const engine::LanguageModel& lm,
+                                     const data::TextEncoder& encoder) {
+  if (!lm.model->reads().pictures_anywhere) return data::PromptStyle::make("plain", encoder);
+  const engine::LoadedAdapter* adapter = lm.adapters.empty() ? nullptr : &lm.adapters.front();
+  data::PromptStyle style = style_of_prompts("auto", lm, adapter, encoder);
+  return style.is_chat() ? style : data::PromptStyle::make("plain", encoder);
 }
 
 // Captions the pictures of a source, batch by batch.
@@ -81,7 +88,8 @@ class Run {
                                         .top_p = options.top_p,
                                         .seed = options.seed},
                                        options.beams, options.temperature > 0 ? 1 : 5)),
-        processor_(data::read_picture_processor(lm.path, lm.model->reads().image_size)),
+        style_(style_of_questions(lm, encoder_)),
+        processor_(data::read_picture_processor(lm.path, lm.model->reads())),
         writer_(options),
         progress_("pictures", static_cast<size_t>(source.count), !writer_.shows()) {}
 
@@ -128,8 +136,8 @@ class Run {
       }
       pictures[i] = place_of(loaded[i]);
       if (pictures[i] == first + prompts.size())
-        prompts.push_back(
-            picture_prompt(*lm_.model, encoder_, options_.prompt, std::move(loaded[i].pixels)));
+        prompts.push_back(picture_prompt(*lm_.model, encoder_, style_, options_.prompt,
+                                         std::move(loaded[i].picture)));
     }
     std::vector<std::string> texts = write(prompts);
     for (size_t k = 0; k < texts.size(); ++k) captions_[first + k].caption = std::move(texts[k]);
@@ -190,6 +198,7 @@ class Run {
   data::TextEncoder encoder_;
   TextGenerator generator_;
   GenerationOptions generation_;
+  data::PromptStyle style_;
   data::PictureProcessor processor_;
   CaptionWriter writer_;
   ProgressLine progress_;
@@ -204,7 +213,8 @@ class Run {
 void check_reads_pictures(const models::Model& model, const std::string& name) {
   if (model.reads().image_size > 0) return;
   throw UserError(
-      "{} cannot read pictures (its model_type is {}); use a BLIP-2 model for captions, or snug "
+      "{} cannot read pictures (its model_type is {}); use a BLIP-2 or SmolVLM for captions, or "
+      "snug "
       "generate for text",
       name, model.hugging_face_config().value("model_type", "unknown"));
 }

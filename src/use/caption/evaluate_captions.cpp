@@ -67,11 +67,10 @@ std::vector<Picture> distinct_pictures(const data::PictureIndex& index, int64_t 
 }
 
 Prompt prompt_of(const CaptionSet& set, const Picture& picture) {
-  const int64_t side = set.processor.size;
-  std::vector<uint8_t> pixels(static_cast<size_t>(side * side * 3));
-  set.processor.process(set.pictures.rows->picture(picture.row).bytes,
-                        set.pictures.rows->where(picture.row), pixels.data());
-  return sample_prompt(set.samples.sample(picture.sample), std::move(pixels));
+  const data::PictureBytes encoded = set.pictures.rows->picture(picture.row);
+  data::PreparedPicture prepared =
+      set.processor.prepare(encoded.bytes, set.pictures.rows->where(picture.row));
+  return sample_prompt(set.samples.sample(picture.sample), std::move(prepared.pixels));
 }
 
 }  // namespace

@@ -65,7 +65,8 @@ int64_t ModelLogits::check(const Prompt& prompt) const {
         "the prompt contains token {}, but the model's embedding has {} rows: the tokenizer "
         "belongs to another model",
         last, dimensions_.vocabulary);
-  const int64_t pictures = prompt.picture.empty() ? 0 : 1;
+  const int64_t picture_bytes = 3 * reads_.image_size * reads_.image_size;
+  const int64_t pictures = prompt.picture.empty() ? 0 : std::ssize(prompt.picture) / picture_bytes;
   const auto places = std::count(prompt.ids.begin(), prompt.ids.end(), reads_.picture_token);
   if (reads_.num_picture_tokens > 0 && places != pictures * reads_.num_picture_tokens)
     throw UserError(
@@ -91,7 +92,10 @@ at::Tensor ModelLogits::start(std::span<const Prompt> prompts, int64_t max_new_t
     starts.add({&reads_.decoder_start_token, 1}, 0);
     batch.pixels.insert(batch.pixels.end(), prompt.picture.begin(), prompt.picture.end());
   }
-  batch.image_size = reads_.image_size;
+  if (!batch.pixels.empty()) {
+    batch.image_size = reads_.image_size;
+    batch.num_pictures = std::ssize(batch.picture_rows) / reads_.num_picture_tokens;
+  }
   const int64_t before = reads_.source ? 1 : packed.max_seqlen;
   SNUG_CHECK(reads_.source || std::ssize(packed.ids) == before * std::ssize(prompts),
              "prompts of different lengths in one batch");

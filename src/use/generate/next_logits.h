@@ -16,11 +16,12 @@
 
 namespace snug::use {
 
-// The start of one sequence: the prompt's tokens, beginning with a picture's placeholders if there
-// is one. An encoder-decoder's encoder reads them.
+// The start of one sequence: the prompt's tokens, with a picture's placeholders if there is one. An
+// encoder-decoder's encoder reads them.
 struct Prompt {
   std::vector<int32_t> ids;
-  std::vector<uint8_t> picture = {};  // (image_size, image_size, 3); empty: none
+  // What the model sees of it, (n, image_size, image_size, 3); empty: none.
+  std::vector<uint8_t> picture = {};
 };
 
 // All logits are (S, V) float32, after the last token of each of the S sequences.

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "data/pictures/picture_sample.h"
 #include "data/prompts.h"
 
 namespace snug::use {
@@ -33,8 +34,16 @@ Prompt text_prompt(const models::Model& model, const data::TextEncoder& encoder,
 }
 
 Prompt picture_prompt(const models::Model& model, const data::TextEncoder& encoder,
-                      const std::string& text, std::vector<uint8_t> picture) {
-  return sample_prompt(unanswered(model, encoder, text, model.reads()), std::move(picture));
+                      const data::PromptStyle& style, const std::string& text,
+                      data::PreparedPicture picture) {
+  const data::Reading reading = model.reads();
+  data::Sample sample =
+      reading.pictures_anywhere
+          ? data::make_picture_sample(
+                text, "", picture.grid, style, encoder,
+                {.max_seq_length = model.dimensions().max_positions, .reading = reading})
+          : unanswered(model, encoder, text, reading);
+  return sample_prompt(std::move(sample), std::move(picture.pixels));
 }
 
 std::optional<data::PromptRecord> prompts_of_training(const engine::LanguageModel& lm,

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "data/pictures/picture_processor.h"
 #include "data/prompts.h"
 #include "data/sample.h"
 #include "engine/language_model.h"
@@ -19,9 +20,10 @@ namespace snug::use {
 Prompt text_prompt(const models::Model& model, const data::TextEncoder& encoder,
                    const std::string& text);
 
-// `text` may be empty; the picture is (image_size, image_size, 3).
+// `text` may be empty. The style counts for models whose pictures stand among text.
 Prompt picture_prompt(const models::Model& model, const data::TextEncoder& encoder,
-                      const std::string& text, std::vector<uint8_t> picture);
+                      const data::PromptStyle& style, const std::string& text,
+                      data::PreparedPicture picture);
 
 // How prompts were formatted in the training of the model, or of the adapter (null: none);
 // std::nullopt: unknown.

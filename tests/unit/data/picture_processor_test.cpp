@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "data_fixtures.h"
+#include "files/pictures/picture.h"
 #include "files/weights/pth/zip.h"
 
 namespace snug::data {
@@ -103,9 +104,12 @@ TEST(Resize, HasTorchvisionsBytes) {
   EXPECT_LT(more_than_one, 1e-5 * values);
 }
 
+constexpr Reading kWhole = {.image_size = 224};
+constexpr Reading kTiles = {.image_size = 512, .pictures_anywhere = true};
+
 TEST(PictureProcessor, IsBlipsWhereNothingIsSaid) {
   const Folder folder;
-  const PictureProcessor processor = read_picture_processor(folder.path(), 224);
+  const PictureProcessor processor = read_picture_processor(folder.path(), kWhole);
   EXPECT_EQ(processor.size, 224);
   EXPECT_EQ(processor.resampling, Resampling::Bicubic);
   EXPECT_TRUE(processor.resizes);
@@ -116,17 +120,19 @@ TEST(PictureProcessor, ReadsWhatTransformersWrites) {
   folder.write("preprocessor_config.json", R"({"do_resize": true, "size": {"height": 8, "width": 8},
     "resample": 2, "do_rescale": true, "rescale_factor": 0.00392156862745098, "do_normalize": true,
     "image_mean": [0.5, 0.6, 0.7], "image_std": [0.1, 0.2, 0.4], "image_processor_type": "X"})");
-  EXPECT_EQ(read_picture_processor(folder.path(), 8).resampling, Resampling::Bilinear);
+  EXPECT_EQ(read_picture_processor(folder.path(), {.image_size = 8}).resampling,
+            Resampling::Bilinear);
   folder.write("preprocessor_config.json", R"({"size": 8, "do_resize": false})");
-  EXPECT_EQ(read_picture_processor(folder.path(), 8).resampling, Resampling::Bicubic);
-  EXPECT_FALSE(read_picture_processor(folder.path(), 8).resizes);
+  EXPECT_EQ(read_picture_processor(folder.path(), {.image_size = 8}).resampling,
+            Resampling::Bicubic);
+  EXPECT_FALSE(read_picture_processor(folder.path(), {.image_size = 8}).resizes);
 }
 
 TEST(PictureProcessor, RefusesWhatItDoesNotDo) {
   const Folder folder;
   const auto refusal = [&](const char* text) {
     folder.write("preprocessor_config.json", text);
-    return message_of([&] { read_picture_processor(folder.path(), 224); });
+    return message_of([&] { read_picture_processor(folder.path(), kWhole); });
   };
   EXPECT_CONTAINS(refusal("[]"), "preprocessor_config.json: not a JSON object");
   EXPECT_CONTAINS(refusal(R"({"size": {"height": 364, "width": 364}})"),
@@ -138,14 +144,56 @@ TEST(PictureProcessor, RefusesWhatItDoesNotDo) {
   EXPECT_CONTAINS(refusal(R"({"do_resize": "x"})"), "true or false");
 }
 
+TEST(PictureProcessor, CutsTilesAsIdefics3sDoes) {
+  const json expected = json::parse(read_file(pictures() / "tiles.json"));
+  ASSERT_EQ(expected["rows"].size(), 21);
+  for (const json& row : expected["rows"]) {
+    const PictureProcessor processor{.size = row["tile"],
+                                     .resampling = Resampling::Lanczos,
+                                     .longest_side = row["longest"],
+                                     .cuts = row["cut"]};
+    const int64_t width = row["width"], height = row["height"];
+    const std::vector<std::byte> png =
+        files::encode_png({.width = width, .height = height, .rgb = noise(width, height)});
+    const PreparedPicture picture = processor.prepare(png, "noise");
+    const Grid grid{row["rows"], row["columns"]};
+    EXPECT_EQ(picture.grid, grid) << row.dump();
+    EXPECT_EQ(processor.grid({width, height}), grid) << row.dump();
+    EXPECT_EQ(grid.num_pictures(), row["pictures"]) << row.dump();
+    EXPECT_EQ(files::crc32(std::as_bytes(std::span(picture.pixels))), row["crc"].get<uint32_t>())
+        << row.dump();
+    EXPECT_EQ(text_of_picture(grid, 2), row["text"]) << row.dump();
+    EXPECT_LE(grid.num_pictures(), processor.most_pictures()) << row.dump();
+  }
+}
+
+TEST(PictureProcessor, ReadsHowTilesAreCut) {
+  const Folder folder;
+  const PictureProcessor usual = read_picture_processor(folder.path(), kTiles);
+  EXPECT_EQ(usual.resampling, Resampling::Lanczos);
+  EXPECT_EQ(usual.longest_side, 2048);
+  EXPECT_EQ(usual.most_pictures(), 17);
+  const auto read = [&](const char* text) {
+    folder.write("preprocessor_config.json", text);
+    return read_picture_processor(folder.path(), kTiles);
+  };
+  EXPECT_EQ(read(R"({"size": {"longest_edge": 1024}, "resample": 3})").most_pictures(), 5);
+  EXPECT_EQ(read(R"({"do_image_splitting": false})").most_pictures(), 1);
+  EXPECT_CONTAINS(message_of([&] { read(R"({"max_image_size": {"longest_edge": 364}})"); }),
+                  "max_image_size = 364, but the model takes pictures of 512");
+  EXPECT_CONTAINS(message_of([&] { read(R"({"size": {"height": 9}})"); }), "longest_edge");
+  EXPECT_CONTAINS(message_of([&] { read(R"({"do_resize": false})"); }), "do_resize = false");
+}
+
 TEST(PictureProcessor, DecodesAndResizes) {
   const std::string file = read_file(pictures() / "turned6.jpg");
   const PictureProcessor processor{.size = 12};
-  std::vector<uint8_t> out(12 * 12 * 3, 77);
-  processor.process(bytes_of(file), "cat.jpg", out.data());
-  EXPECT_NE(out, std::vector<uint8_t>(12 * 12 * 3, 77));
+  const PreparedPicture picture = processor.prepare(bytes_of(file), "cat.jpg");
+  EXPECT_EQ(picture.grid, Grid());
+  EXPECT_EQ(picture.pixels.size(), 12 * 12 * 3);
+  EXPECT_NE(picture.pixels, Pixels(12 * 12 * 3, 0));
   const PictureProcessor fixed{.size = 12, .resizes = false};
-  EXPECT_CONTAINS(message_of([&] { fixed.process(bytes_of(file), "cat.jpg", out.data()); }),
+  EXPECT_CONTAINS(message_of([&] { fixed.prepare(bytes_of(file), "cat.jpg"); }),
                   "cat.jpg: 17 × 23 pixels, but the model takes 12 × 12");
 }
 

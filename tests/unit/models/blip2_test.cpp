@@ -112,8 +112,8 @@ TEST_F(Blip2, ConfigsThatCannotBeAreRefused) {
   expect([](json& c) { c.erase("image_token_index"); },
          "the usual 50265 is outside the vocabulary of 96");
   expect([](json& c) { c["image_token_index"] = 96; }, "outside the vocabulary of 96");
-  expect([](json& c) { c["vision_config"]["image_size"] = 13; },
-         "not a multiple of patch_size = 4");
+  expect([](json& c) { c["vision_config"]["num_channels"] = 1; },
+         "num_channels = 1 is out of range");
   expect([](json& c) { c["vision_config"]["num_attention_heads"] = 5; }, "not a multiple of");
   expect([](json& c) { c["qformer_config"]["encoder_hidden_size"] = 25; },
          "must equal the vision model's hidden_size = 24");

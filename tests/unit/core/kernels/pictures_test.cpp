@@ -18,13 +18,14 @@ std::vector<uint8_t> pixels_of(int64_t count) {
 }
 
 TEST(ImagePatches, AreSquaresOfNormalisedPixelsByChannelRowAndColumn) {
-  const int64_t pictures = 3, height = 12, width = 20, side = 4;
+  const int64_t pictures = 3, height = 14, width = 23,
+                side = 4;  // two rows and three columns too many
   const std::vector<uint8_t> pixels = pixels_of(pictures * height * width * 3);
   for (const Scalar type : kAllTypes) {
     std::vector<double> expected;
     for (int64_t s = 0; s < pictures; ++s)
-      for (int64_t top = 0; top < height; top += side)
-        for (int64_t left = 0; left < width; left += side)
+      for (int64_t top = 0; top + side <= height; top += side)
+        for (int64_t left = 0; left + side <= width; left += side)
           for (size_t c = 0; c < 3; ++c)
             for (int64_t y = top; y < top + side; ++y)
               for (int64_t x = left; x < left + side; ++x) {
@@ -50,8 +51,8 @@ TEST(ImagePatches, AreSquaresOfNormalisedPixelsByChannelRowAndColumn) {
   }
 }
 
-TEST(ImagePatches, RefusesSizesThatPatchesDoNotFill) {
-  EXPECT_ANY_THROW(image_patches({.pictures = 1, .height = 16, .width = 15, .patch_size = 4}));
+TEST(ImagePatches, RefusesPicturesSmallerThanAPatch) {
+  EXPECT_ANY_THROW(image_patches({.pictures = 1, .height = 16, .width = 3, .patch_size = 4}));
 }
 
 }  // namespace

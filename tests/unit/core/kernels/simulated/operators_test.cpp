@@ -366,14 +366,16 @@ TEST(SimulatedEmbedding, IsTheCpus) {
 }
 
 TEST(SimulatedPictures, AreTheCpusPatches) {
-  std::vector<uint8_t> pixels(2 * 6 * 9 * 3);
+  // One row and two columns fill no patch.
+  constexpr int64_t kHeight = 7, kWidth = 11;
+  std::vector<uint8_t> pixels(2 * kHeight * kWidth * 3);
   std::iota(pixels.begin(), pixels.end(), uint8_t{0});
   for (const Scalar type : kAllTypes) {
     for (const int64_t pictures : {0, 1, 2}) {
       ImagePatches args{.type = type,
                         .pictures = pictures,
-                        .height = 6,
-                        .width = 9,
+                        .height = kHeight,
+                        .width = kWidth,
                         .patch_size = 3,
                         .mean = {0.4f, 0.5f, 0.6f},
                         .std = {0.2f, 0.3f, 0.25f}};

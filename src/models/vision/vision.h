@@ -1,17 +1,19 @@
-// The vision transformer as units: patch embedding with positions, blocks, final norm. State:
+// A vision transformer as units: patch embedding with positions, blocks, final norm. State:
 // "vision" (c, D), c of the S·P rows as core/nn/functions.h says. The final norm passes all rows
-// on, since several Q-Former layers read them. S pictures, P positions, D hidden_size.
+// on: what follows reads several at once. S pictures, P positions, D hidden_size.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "core/nn/functions.h"
 #include "core/nn/linear.h"
 #include "core/nn/unit.h"
-#include "models/blip2/config.h"
+#include "models/vision/config.h"
 
-namespace snug::models::blip2 {
+namespace snug::models::vision {
 
 // A layer and its number of input rows per picture.
 struct Product {
@@ -48,7 +50,7 @@ inline nn::Linear make_linear(const std::string& name, int64_t in_features, int6
 
 class VisionEmbeddings final : public PictureUnit {
  public:
-  explicit VisionEmbeddings(const Config& config);
+  VisionEmbeddings(const Config& config, const Pixels& pixels);
   std::vector<nn::Parameter*> parameters() override;
   std::vector<Product> products() override;
 
@@ -59,17 +61,18 @@ class VisionEmbeddings final : public PictureUnit {
   nn::State look(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) override;
 
   const Config& config_;
-  nn::Parameter class_;     // (1, D), before the patches
-  nn::Parameter position_;  // (P, D)
+  const Pixels& pixels_;
+  std::optional<nn::Parameter> class_;  // (1, D), before the patches
+  nn::Parameter position_;              // (P, D)
   // (D, 3·patch·patch), stored as a convolution; never adapted or quantized.
   nn::Linear patch_;
 };
 
 class VisionBlock final : public PictureUnit {
  public:
-  VisionBlock(const VisionConfig& config, int64_t layer);
+  VisionBlock(const Config& config, int64_t layer);
   std::vector<nn::Parameter*> parameters() override;
-  std::vector<nn::Linear*> linears() override { return {&qkv_, &projection_, &fc1_, &fc2_}; }
+  std::vector<nn::Linear*> linears() override;
   std::vector<Product> products() override;
   double attention_products() const override;
 
@@ -79,23 +82,24 @@ class VisionBlock final : public PictureUnit {
   // (c, D) -> (c, D)
   at::Tensor attend(const at::Tensor& x, const nn::Batch& batch, const nn::Pass& pass) const;
 
-  const VisionConfig& config_;
+  const Config& config_;
   nn::LayerNorm norm1_;
-  nn::Linear qkv_, projection_;
+  std::vector<nn::Linear> qkv_;  // one each, or one for all
+  nn::Linear projection_;
   nn::LayerNorm norm2_;
   nn::Linear fc1_, fc2_;
 };
 
 class VisionNorm final : public PictureUnit {
  public:
-  explicit VisionNorm(const VisionConfig& config);
+  explicit VisionNorm(const Config& config);
   std::vector<nn::Parameter*> parameters() override;
 
  private:
   nn::State look(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) override;
 
-  const VisionConfig& config_;
+  const Config& config_;
   nn::LayerNorm norm_;
 };
 
-}  // namespace snug::models::blip2
+}  // namespace snug::models::vision

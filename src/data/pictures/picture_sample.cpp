@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/pictures/picture_sample.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "base/error.h"
+
+namespace snug::data {
+namespace {
+
+std::string without_marks(std::string text) {
+  for (size_t at = text.find(kPictureMark); at != std::string::npos; at = text.find(kPictureMark))
+    text.erase(at, kPictureMark.size());
+  return text;
+}
+
+std::string with_one_mark(const std::string& prompt) {
+  const size_t first = prompt.find(kPictureMark);
+  if (first == std::string::npos) return std::string(kPictureMark) + prompt;
+  if (prompt.find(kPictureMark, first + 1) != std::string::npos)
+    throw UserError("the prompt has {} more than once, and a row has one picture", kPictureMark);
+  return prompt;
+}
+
+// What is read, and what is learned behind it.
+struct Turns {
+  std::string question, answer;
+};
+
+// The answer is what the template adds for it: with the space before it and the token behind it
+// that it writes, but without line breaks at its end.
+Turns chat_turns(const std::string& question, const std::string& answer, const PromptStyle& style) {
+  const std::array<Message, 2> turns{Message{"user", question}, Message{"assistant", answer}};
+  Turns result{style.render(std::span(turns).first(1), true), answer};
+  std::string whole = style.render(turns, false);
+  if (!whole.starts_with(result.question)) return result;
+  whole.erase(0, result.question.size());
+  whole.erase(whole.find_last_not_of(" \t\r\n") + 1);
+  result.answer = std::move(whole);
+  return result;
+}
+
+Turns plain_turns(const std::string& question, const std::string& answer) {
+  const bool spaced =
+      question.ends_with(kPictureMark) || question.ends_with(' ') || question.ends_with('\n');
+  return {question, spaced ? answer : " " + answer};
+}
+
+void check_places(const Sample& sample, const Reading& reading) {
+  const auto found = std::ranges::count(sample.ids, reading.picture_token);
+  const int64_t wanted = sample.num_pictures * reading.num_picture_tokens;
+  if (found != wanted)
+    throw UserError(
+        "a picture of {} tiles has {} places of token {} for {}: the tokenizer does not belong to "
+        "this model, whose config.json says image_token_id = {} for {}",
+        sample.num_pictures, found, reading.picture_token, wanted, reading.picture_token,
+        kPictureMark);
+}
+
+int64_t room_for_answer(const Sample& question, const SampleOptions& options) {
+  if (options.max_seq_length <= 0) return kCaptionTokens;
+  const int64_t room = options.max_seq_length - std::ssize(question.ids);
+  if (room < 1)
+    throw UserError(
+        "picture and prompt take {} tokens, which leaves none of train.max_seq_length = {} for the "
+        "answer; raise it, or let preprocessor_config.json cut pictures into fewer tiles "
+        "(size.longest_edge, do_image_splitting)",
+        question.ids.size(), options.max_seq_length);
+  return room;
+}
+
+}  // namespace
+
+Sample make_picture_sample(const std::string& prompt, const std::string& answer, const Grid& grid,
+                           const PromptStyle& style, const TextEncoder& encoder,
+                           const SampleOptions& options) {
+  const std::string asked = with_one_mark(prompt), told = without_marks(answer);
+  Turns turns = style.is_chat() ? chat_turns(asked, told, style) : plain_turns(asked, told);
+  const size_t at = turns.question.find(kPictureMark);
+  if (at == std::string::npos)
+    throw UserError(
+        "the model's chat template leaves out pictures; use another (chat_template.jinja), or "
+        "--data.prompt_style plain");
+  turns.question.replace(at, kPictureMark.size(),
+                         text_of_picture(grid, options.reading.num_picture_tokens));
+  Sample sample{.ids = encoder.encode_prompt(turns.question), .labels = {}};
+  sample.labels.assign(sample.ids.size(), options.ignore_index);
+  sample.num_pictures = grid.num_pictures();
+  check_places(sample, options.reading);
+  const int64_t room = room_for_answer(sample, options);
+  std::vector<int32_t> learned = encoder.encode_response(turns.answer);
+  sample.cut_tokens = std::max<int64_t>(0, std::ssize(learned) - room);
+  learned.resize(learned.size() - static_cast<size_t>(sample.cut_tokens));
+  sample.ids.insert(sample.ids.end(), learned.begin(), learned.end());
+  sample.labels.insert(sample.labels.end(), learned.begin(), learned.end());
+  sample.raw_tokens = std::min(static_cast<int64_t>(encoder.encode(told).size()), room);
+  return sample;
+}
+
+}  // namespace snug::data

@@ -1,0 +1,21 @@
+// Samples of a picture that stands among text (Reading::pictures_anywhere).
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "data/pictures/picture_text.h"
+#include "data/sample.h"
+
+namespace snug::data {
+
+// A question about a picture and its answer, of which only the latter is learned. The picture
+// stands where `prompt` has kPictureMark, or else before it. In the chat style both are turns; else
+// the answer follows the prompt. Without max_seq_length an answer has up to kCaptionTokens. Throws
+// UserError if picture and prompt leave no room for an answer, or if the tokenizer does not have
+// the placeholder that the model's config names.
+Sample make_picture_sample(const std::string& prompt, const std::string& answer, const Grid& grid,
+                           const PromptStyle& style, const TextEncoder& encoder,
+                           const SampleOptions& options);
+
+}  // namespace snug::data
