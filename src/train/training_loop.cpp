@@ -305,8 +305,7 @@ void TrainingLoop::tell_of_spike() {
 void TrainingLoop::tell_of_epoch() const {
   const bool is_only = epoch_ == 1 && is_over();
   if (state_.epoch < epoch_ || is_only) return;
-  const auto epochs = report::epochs_of(parts_.log.record().steps);
-  parts_.log.print(report::epoch_text(epochs.back()));
+  parts_.log.print(report::epoch_text(parts_.log.record().epochs.back()));
 }
 
 void TrainingLoop::validate_at_end() {

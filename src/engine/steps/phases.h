@@ -1,6 +1,6 @@
 // The four-phase memory table: what was live before forward, after forward, after backward and
 // after the optimizer step, at steps 0, 1 and every 50th; of a step's first micro-batch, or of
-// each.
+// each. In a long run it is every 100th step, every 200th, …, so that the table stays small.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -34,6 +34,9 @@ class PhaseRecorder {
   void record(const char* phase);
 
  private:
+  bool is_recorded(int64_t step) const { return step <= 1 || step % interval_ == 0; }
+  void thin();
+
   c10::DeviceType device_;
   const memory::Ledger& ledger_;
   const memory::Ledger& host_;
@@ -41,6 +44,7 @@ class PhaseRecorder {
   Tell tell_;
   int64_t step_ = 0;
   int64_t micro_batch_ = 0;  // from 1
+  int64_t interval_ = 50;
   bool wanted_ = false;
 };
 
