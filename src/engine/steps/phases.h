@@ -26,6 +26,8 @@ class PhaseRecorder {
 
   // Records of this step are taken until the next call. `step` counts from 0.
   void begin_step(int64_t step);
+  // Takes none until the next step.
+  void end_step() { wanted_ = false; }
   // Before the forward of micro-batch `number`, from 0. `in_turn`: the backward of the one before
   // is over, as it is but in a pipeline.
   void begin_micro_batch(int64_t number, bool in_turn);
