@@ -2,6 +2,8 @@
 #include "base/text.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 namespace snug {
 
@@ -81,6 +83,10 @@ size_t find_invalid_utf8(std::string_view text) {
     i += length;
   }
   return std::string_view::npos;
+}
+
+double without_sign(double nan_or_other) {
+  return std::isnan(nan_or_other) ? std::numeric_limits<double>::quiet_NaN() : nan_or_other;
 }
 
 }  // namespace snug

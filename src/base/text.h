@@ -20,6 +20,9 @@ std::string nearest_name(std::string_view name, const std::vector<std::string>& 
 // 1234567 -> "1,234,567"
 std::string with_commas(long long value);
 
+// NaN as it prints best, "nan": its sign means nothing. Other values as they are.
+double without_sign(double nan_or_other);
+
 // Without spaces, tabs and line ends at both ends.
 std::string_view trimmed(std::string_view text);
 

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <set>
 
 #include "base/bytes.h"
 #include "base/files.h"
@@ -18,8 +17,7 @@
 namespace snug::report {
 namespace {
 
-constexpr size_t kSmoothFrom = 40;     // fewer steps are readable as they are
-constexpr size_t kMaxMemorySteps = 4;  // the first ones and the last
+constexpr size_t kSmoothFrom = 40;  // fewer steps are readable as they are
 
 struct Category {
   const char* name;
@@ -57,16 +55,6 @@ std::vector<Series> with_mean(const std::string& name, const std::string& colour
   std::vector<Series> out;
   out.push_back({"", colour_class, Series::Look::Faint, points});
   out.push_back({name, colour_class, Series::Look::Line, smoothed(points)});
-  return out;
-}
-
-std::vector<PhaseRecord> shown_phases(const std::vector<PhaseRecord>& phases) {
-  std::set<int64_t> steps;
-  for (const PhaseRecord& phase : phases) steps.insert(phase.step);
-  while (steps.size() > kMaxMemorySteps) steps.erase(std::prev(steps.end(), 2));
-  std::vector<PhaseRecord> out;
-  for (const PhaseRecord& phase : phases)
-    if (steps.contains(phase.step) && out.size() < 100) out.push_back(phase);
   return out;
 }
 

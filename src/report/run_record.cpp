@@ -14,7 +14,7 @@ namespace snug::report {
 
 // The fields of run.json, each listed once for both writing and reading, in the order of the file.
 // `field.measured` marks what a plan does not know, `field.added` what files of earlier versions
-// lack.
+// lack, `field.rare` what is left out where it has its usual value.
 
 // `Record`, const when it is written.
 template <class T, class Record>
@@ -31,6 +31,7 @@ void fields(Of<StepRecord> auto& r, auto& field) {
   field("raw_tokens", r.raw_tokens);
   field.added("epoch", r.epoch);
   field.added("utilization", r.utilization);
+  field.rare("count", r.count, 1);
 }
 
 void fields(Of<StepStatistics> auto& r, auto& field) {
@@ -46,6 +47,8 @@ void fields(Of<EpochRecord> auto& r, auto& field) {
   field("loss", r.loss);
   field("tokens", r.tokens);
   field("seconds", r.seconds);
+  field.rare("skipped", r.skipped, 0);
+  field.rare("count", r.count, 1);
 }
 
 void fields(Of<PhaseRecord> auto& r, auto& field) {
@@ -69,6 +72,7 @@ void fields(Of<ValidationRecord> auto& r, auto& field) {
   field("step", r.step);
   field("loss", r.loss);
   field("tokens", r.tokens);
+  field.rare("count", r.count, 1);
 }
 
 void fields(Of<ModelRecord> auto& r, auto& field) {
@@ -220,6 +224,9 @@ struct Writer {
   void added(const char* key, const T& value) {
     (*this)(key, value);
   }
+  void rare(const char* key, int64_t value, int64_t usual) {
+    if (value != usual) json[key] = value;
+  }
   bool of_a_plan = false;
   Json json = Json::object();
 };
@@ -319,6 +326,7 @@ struct Reader {
   void added(const char* key, T& out) const {
     measured(key, out);
   }
+  void rare(const char* key, int64_t& out, int64_t usual) const { out = json.value(key, usual); }
   const Json& json;
 };
 

@@ -29,6 +29,9 @@ struct StepRecord {
   int64_t epoch = 0;       // in which the step began, from 1; 0: not recorded
   // How busy the device was, 0..1 (train/records/busy_meter.h); NaN: not known.
   double utilization = std::numeric_limits<double>::quiet_NaN();
+  // Steps that this stands for, `step` the last of them (report/thinning.h): seconds and tokens are
+  // their sums; loss, gradient norm and utilization means over those that are numbers.
+  int64_t count = 1;
 };
 
 // Over the steps, without the first ones, which warm up. NaN: not known.
@@ -45,7 +48,9 @@ struct EpochRecord {
   int64_t steps = 0;
   double loss = 0;  // mean over the steps, without those whose loss is no number
   int64_t tokens = 0;
-  double seconds = 0;  // of the steps
+  double seconds = 0;   // of the steps
+  int64_t skipped = 0;  // steps whose loss is no number
+  int64_t count = 1;    // epochs that this stands for, `epoch` the last of them
 };
 
 struct PhaseRecord {
@@ -69,6 +74,7 @@ struct ValidationRecord {
   int64_t step = 0;
   double loss = 0;
   int64_t tokens = 0;
+  int64_t count = 1;  // validations that this stands for, the last of them at `step`
 };
 
 struct ModelRecord {

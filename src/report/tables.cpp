@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <functional>
 #include <numeric>
+#include <set>
 #include <utility>
 
 #include "base/bytes.h"
@@ -200,6 +201,17 @@ std::string memory_table(std::span<const PhaseRecord> phases) {
   return table.render();
 }
 
+std::vector<PhaseRecord> shown_phases(const std::vector<PhaseRecord>& phases) {
+  constexpr size_t kSteps = 4, kRecords = 100;
+  std::set<int64_t> steps;
+  for (const PhaseRecord& phase : phases) steps.insert(phase.step);
+  while (steps.size() > kSteps) steps.erase(std::prev(steps.end(), 2));
+  std::vector<PhaseRecord> out;
+  for (const PhaseRecord& phase : phases)
+    if (steps.contains(phase.step) && out.size() < kRecords) out.push_back(phase);
+  return out;
+}
+
 PhaseRecord refusal_row(const RunRecord& record) {
   if (!record.out_of_memory) return {};
   const OutOfMemoryRecord& refused = *record.out_of_memory;
@@ -259,11 +271,23 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
+int64_t num_steps(std::span<const StepRecord> steps) {
+  return std::accumulate(steps.begin(), steps.end(), int64_t{0},
+                         [](int64_t sum, const StepRecord& step) { return sum + step.count; });
+}
+
 StepStatistics statistics_of(std::span<const StepRecord> steps) {
-  const auto count = static_cast<int64_t>(steps.size());
-  const int64_t warm_up = count > 1 ? std::clamp<int64_t>(count / 10, 1, 10) : 0;
-  std::vector<double> seconds, shares;
-  for (const StepRecord& step : steps.subspan(static_cast<size_t>(warm_up))) {
+  const int64_t all = num_steps(steps);
+  const int64_t warm_up = all > 1 ? std::clamp<int64_t>(all / 10, 1, 10) : 0;
+  std::vector<double> seconds, shares;  // of single steps
+  double whole_seconds = 0;
+  int64_t before = 0, count = 0;
+  for (const StepRecord& step : steps) {
+    before += step.count;
+    if (before - step.count < warm_up) continue;
+    whole_seconds += step.seconds;
+    count += step.count;
+    if (step.count > 1) continue;
     seconds.push_back(step.seconds);
     if (std::isfinite(step.utilization)) shares.push_back(step.utilization);
   }
@@ -272,7 +296,7 @@ StepStatistics statistics_of(std::span<const StepRecord> steps) {
   };
   StepStatistics out;
   if (seconds.empty()) return out;
-  out.mean_seconds = mean(seconds);
+  out.mean_seconds = whole_seconds / static_cast<double>(count);
   out.median_seconds = median(std::move(seconds));
   if (shares.empty()) return out;
   out.mean_utilization = mean(shares);
@@ -284,25 +308,6 @@ StepStatistics statistics_of(std::span<const StepRecord> steps) {
   return out;
 }
 
-std::vector<EpochRecord> epochs_of(std::span<const StepRecord> steps) {
-  std::vector<EpochRecord> epochs;
-  int64_t counted = 0;  // whose loss is a number
-  for (const StepRecord& step : steps) {
-    if (step.epoch == 0) continue;
-    if (epochs.empty() || epochs.back().epoch != step.epoch) {
-      epochs.push_back({.epoch = step.epoch});
-      counted = 0;
-    }
-    EpochRecord& epoch = epochs.back();
-    ++epoch.steps;
-    epoch.tokens += step.tokens;
-    epoch.seconds += step.seconds;
-    if (std::isfinite(step.loss))
-      epoch.loss += (step.loss - epoch.loss) / static_cast<double>(++counted);
-  }
-  return epochs;
-}
-
 std::string epoch_text(const EpochRecord& epoch) {
   return fmt::format("Epoch {}: mean training loss {:.4f} over {} step{}", epoch.epoch, epoch.loss,
                      epoch.steps, epoch.steps == 1 ? "" : "s");
@@ -311,9 +316,11 @@ std::string epoch_text(const EpochRecord& epoch) {
 std::string epoch_table(std::span<const EpochRecord> epochs) {
   Table table({{"Epoch"}, {"Steps"}, {"Mean loss"}, {"Tokens"}, {"Seconds"}});
   for (const EpochRecord& epoch : epochs)
-    table.add_row({std::to_string(epoch.epoch), with_commas(epoch.steps),
-                   fmt::format("{:.4f}", epoch.loss), with_commas(epoch.tokens),
-                   fmt::format("{:.2f}", epoch.seconds)});
+    table.add_row({epoch.count == 1
+                       ? std::to_string(epoch.epoch)
+                       : fmt::format("{}–{}", epoch.epoch - epoch.count + 1, epoch.epoch),
+                   with_commas(epoch.steps), fmt::format("{:.4f}", epoch.loss),
+                   with_commas(epoch.tokens), fmt::format("{:.2f}", epoch.seconds)});
   return table.render();
 }
 

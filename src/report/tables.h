@@ -43,6 +43,9 @@ std::string memory_line(const PhaseRecord& phase);
 // were told apart.
 std::string memory_table(std::span<const PhaseRecord> phases);
 
+// Those of the first steps and the last, since a long run has too many to read.
+std::vector<PhaseRecord> shown_phases(const std::vector<PhaseRecord>& phases);
+
 // What was live when an allocation was refused, as a row for the table of phases, behind them.
 PhaseRecord refusal_row(const RunRecord& record);
 
@@ -59,14 +62,16 @@ std::string memory_bars(const std::map<std::string, int64_t>& by_category,
 // The upper one of the two in the middle of an even number; `values` has at least one.
 double median(std::vector<double> values);
 
-// Leaves out the first tenth, at least one step where there are several and at most ten.
+// Steps that the records stand for.
+int64_t num_steps(std::span<const StepRecord> steps);
+
+// Leaves out the first tenth, at least one step where there are several and at most ten. Of a run
+// whose older records stand for several steps each, all but mean_seconds are of the single ones.
 StepStatistics statistics_of(std::span<const StepRecord> steps);
 
 // "78.1 ± 3.2 %": mean and standard deviation; empty if not known.
 std::string utilization_text(const StepStatistics& steps);
 
-// By epoch; none for steps of a version that did not record theirs.
-std::vector<EpochRecord> epochs_of(std::span<const StepRecord> steps);
 // "Epoch 1: mean training loss 2.3412 over 16 steps".
 std::string epoch_text(const EpochRecord& epoch);
 std::string epoch_table(std::span<const EpochRecord> epochs);

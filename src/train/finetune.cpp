@@ -442,7 +442,7 @@ bool Finetune::was_refused() const {
 
 void Finetune::tell_the_phases() const {
   const report::RunRecord& record = log_->record();
-  std::vector<report::PhaseRecord> phases = record.memory.phases;
+  std::vector<report::PhaseRecord> phases = report::shown_phases(record.memory.phases);
   if (was_refused()) phases.push_back(report::refusal_row(record));
   log_->print("Memory by phase\n\n" + report::memory_table(phases));
 }

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/training_loop.h"
 
-#include <ATen/ops/aminmax.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -13,6 +11,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "core/memory/ledger.h"
+#include "engine/exec/policies/number_watch.h"
 #include "engine/steps/validation.h"
 #include "report/tables.h"
 #include "train/out_dir/full_disk.h"
@@ -21,13 +20,10 @@
 namespace snug::train {
 namespace {
 
-// The first trained weight of this rank that holds NaN or infinities, if any does. Takes no memory
-// that grows with the weights.
+// The first trained weight of this rank that holds NaN or infinities, if any does.
 std::string state_of_weights(const std::vector<optim::NamedTensor>& weights) {
   for (const auto& [name, weight] : weights) {
-    if (!weight.defined() || weight.is_meta() || weight.numel() == 0) continue;
-    const auto [low, high] = at::aminmax(weight.detach());
-    if (!std::isfinite(low.item<double>()) || !std::isfinite(high.item<double>()))
+    if (!exec::all_finite(weight))
       return name + " is the first trained weight that now holds NaN or infinities";
   }
   return "all trained weights are finite";
@@ -152,17 +148,20 @@ void TrainingLoop::check_numbers(const engine::StepResult& result) {
   ++skipped_;
   const bool scales = parts_.engine.precision.loss_scaling;
   const bool ends = result.updated || skipped_ == (scales ? kMostSkippedScaled : kMostSkipped);
+  // While the scale of float16 losses falls, gradients overflow that need no explanation.
+  const std::string where = scales && !ends ? "" : stepper_.first_non_finite();
   const std::string what = fmt::format("the loss is {} and the gradient norm {} at step {}",
                                        result.loss, result.grad_norm, state_.step + 1);
   if (ends)
     throw UserError(
         "{}{}: the learning rate {} is too high for this model, or the data or the weights are "
         "faulty; lower --optimizer.lr or set --train.max_norm 1.0. Earlier checkpoints are as they "
-        "were; {}",
+        "were; {}; {}",
         what, skipped_ > 1 ? fmt::format(", the last of {} steps in a row", skipped_) : "",
-        recipe_.optimizer.lr, state_of_weights(parts_.engine.parameters));
+        recipe_.optimizer.lr, where, state_of_weights(parts_.engine.parameters));
   if (!scales && parts_.world.rank() == 0)
-    log_warning(fmt::format("{}: the step is skipped, the weights stay as they were", what));
+    log_warning(
+        fmt::format("{}: the step is skipped, the weights stay as they were; {}", what, where));
 }
 
 void TrainingLoop::write_profile(StepTrace& profile) const {
@@ -305,8 +304,7 @@ void TrainingLoop::tell_of_spike() {
 void TrainingLoop::tell_of_epoch() const {
   const bool is_only = epoch_ == 1 && is_over();
   if (state_.epoch < epoch_ || is_only) return;
-  const auto epochs = report::epochs_of(parts_.log.record().steps);
-  parts_.log.print(report::epoch_text(epochs.back()));
+  parts_.log.print(report::epoch_text(parts_.log.record().epochs.back()));
 }
 
 void TrainingLoop::validate_at_end() {

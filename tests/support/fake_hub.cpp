@@ -45,7 +45,7 @@ FakeHub::FakeHub(const std::string& packages) {
   std::FILE* output = ::fdopen(out[0], "r");
   char line[64] = "";
   const bool started = error == 0 && std::fgets(line, sizeof(line), output) != nullptr &&
-                       std::sscanf(line, "%d", &port_) == 1;
+                       std::sscanf(line, "%d %d", &port_, &secure_port_) == 2;
   std::fclose(output);
   if (!started) throw std::runtime_error("tests/support/fake_hub.py does not start");
 }
@@ -56,6 +56,12 @@ FakeHub::~FakeHub() {
 }
 
 std::string FakeHub::endpoint() const { return "http://127.0.0.1:" + std::to_string(port_); }
+
+std::string FakeHub::secure_endpoint() const {
+  return "https://127.0.0.1:" + std::to_string(secure_port_);
+}
+
+std::string FakeHub::certificate() { return SNUG_SOURCE_DIR "/tests/data/hub/fake_hub.pem"; }
 
 void FakeHub::reset() const { get(endpoint() + "/_reset"); }
 

@@ -19,6 +19,8 @@ class FakeHub {
   ~FakeHub();
 
   std::string endpoint() const;
+  std::string secure_endpoint() const;   // over TLS; redirects all to endpoint()
+  static std::string certificate();      // its file
   void reset() const;                    // forgets the log and which faults were shown
   std::vector<std::string> log() const;  // one request a line: server, path, Range, Authorization
 
@@ -28,7 +30,7 @@ class FakeHub {
  private:
   int pid_ = -1;
   int input_ = -1;
-  int port_ = 0;
+  int port_ = 0, secure_port_ = 0;
 };
 
 }  // namespace snug::test

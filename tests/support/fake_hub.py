@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A Hugging Face hub in miniature, with the faults that networks and hubs have.
 
-Prints "HUB_PORT CDN_PORT" and serves until standard input ends. The repository's name chooses the
+Prints "HUB_PORT TLS_PORT" and serves until standard input ends. The repository's name chooses the
 behaviour (see `class Hub`). Large files are redirected to a second port, the "CDN", as the hub does.
+A third port speaks TLS (its certificate: tests/data/hub/fake_hub.pem) and redirects all to the hub without.
 GET /_log gives the requests so far, one a line: server, path, Range, Authorization; GET /_reset forgets
 them. Byte i of the content of a file is (7 i + i // 251 + length) % 256.
 
@@ -18,6 +19,7 @@ import hashlib
 import http.server
 import json
 import pathlib
+import ssl
 import sys
 import threading
 import urllib.parse
@@ -172,6 +174,15 @@ class Hub(Handler):
             return self.reply(503, b"maintenance")
         if repo == "website":
             return self.reply(200, b"<html>hello</html>")
+        if repo == "echo":  # shows what it was told
+            told = self.headers.get("Authorization", "-")
+            return self.reply(403, told.encode(), X_Error_Message="no, " + told)
+        if repo == "away":  # to another host, whose address tells the token and a signature
+            host = "http://localhost:%d" % self.server.cdn_port
+            told = self.headers.get("Authorization", "-").split()[-1]
+            return self.reply(302, Location="%s/%s/1?token=%s&signature=abc" % (host, told, told))
+        if repo == "local":
+            return self.reply(302, Location="file:///etc/hostname")
         if repo == "loop":
             return self.reply(302, Location=self.path)
         if repo == "list":
@@ -222,7 +233,7 @@ class Cdn(Handler):
 
     def do_GET(self):
         self.note()
-        _, repo, length = self.path.split("/")
+        _, repo, length = urllib.parse.urlsplit(self.path).path.split("/")
         data = content(int(length))
         fault = getattr(self, repo, None)
         if fault is None or fault(data) is False:
@@ -280,6 +291,14 @@ class Cdn(Handler):
         self.cut()
 
 
+class Tls(Handler):
+    name = "tls"
+
+    def do_GET(self):
+        self.note()
+        self.reply(302, Location="http://127.0.0.1:%d%s" % (self.server.hub_port, self.path))
+
+
 class Server(http.server.ThreadingHTTPServer):
     daemon_threads = True
 
@@ -288,8 +307,12 @@ class Server(http.server.ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
 
-def serve(handler):
+def serve(handler, certificate=None):
     server = Server(("127.0.0.1", 0), handler)
+    if certificate:
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        tls.load_cert_chain(certificate)
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     return server
 
@@ -298,5 +321,7 @@ if __name__ == "__main__":
     cdn = serve(Cdn)
     hub = serve(Hub)
     hub.cdn_port = cdn.server_address[1]
-    print("%d %d" % (hub.server_address[1], hub.cdn_port), flush=True)
+    tls = serve(Tls, pathlib.Path(__file__).parent.parent / "data/hub/fake_hub.pem")
+    tls.hub_port = hub.server_address[1]
+    print("%d %d" % (tls.hub_port, tls.server_address[1]), flush=True)
     sys.stdin.read()

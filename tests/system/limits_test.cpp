@@ -82,6 +82,10 @@ TEST_F(Limits, WeightsThatAreNoNumbersEndTheRunAndLeaveTheCheckpoints) {
       << result.output;
   EXPECT_NE(result.output.find("at step 5, the last of 3 steps in a row: "), std::string::npos)
       << result.output;
+  EXPECT_NE(result.output.find("the first numbers that are not finite are in the weight "),
+            std::string::npos)
+      << result.output;
+  EXPECT_EQ(result.output.find("-nan"), std::string::npos) << result.output;
   EXPECT_NE(result.output.find(" is the first trained weight that now holds NaN"),
             std::string::npos)
       << result.output;

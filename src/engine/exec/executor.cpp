@@ -187,6 +187,7 @@ UnitRun Executor::new_run(int64_t index, const UnitRange& range,
           .pass = &micro_batch.pass,
           .input = {},
           .output = {},
+          .input_gradients = {},
           .training = index >= first,
           .record = index >= first};
 }
@@ -233,10 +234,10 @@ nn::State Executor::run_backward(UnitRun& run, nn::State gradients, const MicroB
   outputs.clear();
   for (const nn::Parameter* parameter : run.unit->parameters())
     memory::retag(parameter->value.grad(), memory::Category::Gradients);
-  nn::State input_gradients = take_gradients(run.input);
+  run.input_gradients = take_gradients(run.input);
   run.input = {};
   for (auto p = policies_.rbegin(); p != policies_.rend(); ++p) (*p)->after_backward(run);
-  return input_gradients;
+  return std::move(run.input_gradients);
 }
 
 nn::State Executor::infer(const nn::Batch& batch, const nn::Pass& pass) {

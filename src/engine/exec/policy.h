@@ -30,10 +30,11 @@ struct UnitRun {
   // backward, so a policy keeps its data by micro-batch and unit: key().
   int64_t micro_batch = 0;
   const nn::Pass* pass = nullptr;
-  nn::State input;       // detached from the previous unit's graph
-  nn::State output;      // with the unit's graph, if recorded
-  bool training = true;  // a backward follows
-  bool record = true;    // false: forward keeps no graph, and backward runs it again
+  nn::State input;            // detached from the previous unit's graph
+  nn::State output;           // with the unit's graph, if recorded
+  nn::State input_gradients;  // made by the unit's backward
+  bool training = true;       // a backward follows
+  bool record = true;         // false: forward keeps no graph, and backward runs it again
 
   // Whether it is the model's last unit, which computes the loss and, with it, gradients. Its
   // backward follows at once, unless a pipeline runs all forwards first.

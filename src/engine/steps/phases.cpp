@@ -5,7 +5,14 @@ namespace snug::engine {
 
 void PhaseRecorder::begin_step(int64_t step) {
   step_ = step;
-  wanted_ = step <= 1 || step % 50 == 0;
+  constexpr size_t kMostRecords = 1024;
+  if (phases_.size() > kMostRecords) thin();
+  wanted_ = is_recorded(step);
+}
+
+void PhaseRecorder::thin() {
+  interval_ *= 2;
+  std::erase_if(phases_, [this](const report::PhaseRecord& r) { return !is_recorded(r.step); });
 }
 
 // Nothing happens to the device's memory between one micro-batch's backward and the next one.

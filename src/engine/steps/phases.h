@@ -1,6 +1,6 @@
 // The four-phase memory table: what was live before forward, after forward, after backward and
 // after the optimizer step, at steps 0, 1 and every 50th; of a step's first micro-batch, or of
-// each.
+// each. In a long run it is every 100th step, every 200th, …, so that the table stays small.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -26,6 +26,8 @@ class PhaseRecorder {
 
   // Records of this step are taken until the next call. `step` counts from 0.
   void begin_step(int64_t step);
+  // Takes none until the next step.
+  void end_step() { wanted_ = false; }
   // Before the forward of micro-batch `number`, from 0. `in_turn`: the backward of the one before
   // is over, as it is but in a pipeline.
   void begin_micro_batch(int64_t number, bool in_turn);
@@ -34,6 +36,9 @@ class PhaseRecorder {
   void record(const char* phase);
 
  private:
+  bool is_recorded(int64_t step) const { return step <= 1 || step % interval_ == 0; }
+  void thin();
+
   c10::DeviceType device_;
   const memory::Ledger& ledger_;
   const memory::Ledger& host_;
@@ -41,6 +46,7 @@ class PhaseRecorder {
   Tell tell_;
   int64_t step_ = 0;
   int64_t micro_batch_ = 0;  // from 1
+  int64_t interval_ = 50;
   bool wanted_ = false;
 };
 

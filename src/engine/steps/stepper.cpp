@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/steps/stepper.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "base/trace.h"
 #include "core/kernels/random_key.h"
+#include "engine/exec/policies/optimizer_in_backward.h"
 #include "engine/parallel/context_parallel.h"
 
 namespace snug::engine {
@@ -38,6 +43,7 @@ Stepper::Stepper(engine::Engine& engine, const recipe::Recipe& recipe, data::Bat
 }
 
 StepResult Stepper::step(const SampleIndices& micro_batches, double lr) {
+  last_ = micro_batches;
   const std::vector<data::MicroBatch> batches = make_batches(micro_batches);
   StepResult result;
   engine::Update update;
@@ -57,7 +63,7 @@ StepResult Stepper::step(const SampleIndices& micro_batches, double lr) {
   }
   engine_.drop_gradients();
   phases_.record("after_opt_step");
-  result.grad_norm = update.grad_norm;
+  result.grad_norm = without_sign(update.grad_norm);
   result.updated = update.happened;
   return result;
 }
@@ -129,8 +135,51 @@ StepResult Stepper::run(const std::vector<data::MicroBatch>& batches) {
   for (size_t i = 0; i < losses.size(); ++i) result.loss += losses[i] / divisor(batches[i]);
   // Of the stage that ends the model, told to all.
   result.loss = engine_.mesh->group(dist::Axis::Pipeline).sum({result.loss}).front();
-  result.loss = engine_.mesh->gradients().sum({result.loss}).front();
+  result.loss = without_sign(engine_.mesh->gradients().sum({result.loss}).front());
   return result;
+}
+
+std::optional<exec::NonFinite> Stepper::watch_again() {
+  if (watch_ == nullptr) {
+    auto watch = std::make_unique<exec::NumberWatch>();
+    watch_ = watch.get();
+    engine_.executor->add_policy(std::move(watch));
+  }
+  if (engine_.in_backward != nullptr) engine_.in_backward->start_measuring();
+  phases_.end_step();
+  const std::vector<data::MicroBatch> batches = make_batches(last_);
+  watch_->start();
+  run(batches);
+  engine_.drop_gradients();
+  return watch_->stop();
+}
+
+// In the order in which a single process would have come to them.
+std::string Stepper::first_non_finite() {
+  std::optional<exec::NonFinite> own;
+  try {
+    own = watch_again();
+  } catch (const OutOfMemory&) {
+    engine_.drop_gradients();
+    if (!engine_.mesh->is_single()) throw;
+    return "there is no memory to look where those numbers come from";
+  }
+  nlohmann::json mine;
+  if (own) {
+    const int64_t position = engine_.stage.positions.empty()
+                                 ? own->index
+                                 : engine_.stage.positions[static_cast<size_t>(own->index)];
+    mine = {own->micro_batch, own->in_backward, own->in_backward ? -position : position, own->what};
+  }
+  std::optional<nlohmann::json> first;
+  for (const std::string& text : engine_.mesh->world().gather_texts(mine.dump())) {
+    nlohmann::json found = nlohmann::json::parse(text);
+    if (!found.is_null() && (!first || found < *first)) first = std::move(found);
+  }
+  if (!first) return "the same step, run again, has only finite numbers in every unit";
+  return fmt::format("the first numbers that are not finite are in {}, in micro-batch {} of {}",
+                     (*first)[3].get<std::string>(), (*first)[0].get<int64_t>() + 1,
+                     std::max<size_t>(1, last_.size()));
 }
 
 nn::BatchCounts counts_of(const data::MicroBatch& batch) {

@@ -4,12 +4,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "core/nn/objective.h"
 #include "core/optim/loss_scaler.h"
 #include "data/micro_batch.h"
 #include "engine/engine.h"
+#include "engine/exec/policies/number_watch.h"
 #include "engine/steps/phases.h"
 #include "recipe/recipe.h"
 
@@ -47,12 +50,18 @@ class Stepper {
   // The step that failed had all gradients: some parameters may be updated already.
   bool is_updating() const { return is_updating_; }
 
+  // After a step whose loss or gradient norm was no number: runs its micro-batches again and says
+  // which unit made the first such number ("the gradient of model.layers.3…, in micro-batch 2"), or
+  // that none did. Changes no weights. Called by all ranks.
+  std::string first_non_finite();
+
   optim::LossScaler& scaler() { return scaler_; }
 
  private:
   std::vector<data::MicroBatch> make_batches(const SampleIndices& micro_batches) const;
   // Forward and backward of all of them.
   StepResult run(const std::vector<data::MicroBatch>& batches);
+  std::optional<exec::NonFinite> watch_again();
   // What all processes' micro-batches count, before any has run.
   StepResult count(const std::vector<data::MicroBatch>& batches) const;
 
@@ -62,7 +71,9 @@ class Stepper {
   PhaseRecorder& phases_;
   optim::LossScaler scaler_;
   bool is_updating_ = false;
-  uint64_t dropout_key_ = 0;  // of the step
+  uint64_t dropout_key_ = 0;            // of the step
+  SampleIndices last_;                  // of the last step
+  exec::NumberWatch* watch_ = nullptr;  // owned by the executor; null until one is needed
 };
 
 // Halves every micro-batch that has more than one sample.

@@ -50,7 +50,7 @@ ValidationResult validate(exec::Executor& executor, data::BatchSource& samples, 
     result.tokens = static_cast<int64_t>(counts[0]);
     terms = counts[1];
   }
-  result.loss = terms > 0 ? sum / terms : 0;
+  result.loss = terms > 0 ? without_sign(sum / terms) : 0;
   return result;
 }
 

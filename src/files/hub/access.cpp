@@ -85,6 +85,7 @@ Access resolve_access(const DownloadOptions& options) {
   if (!access.endpoint.starts_with("http://") && !access.endpoint.starts_with("https://"))
     throw UserError("HF_ENDPOINT is '{}'; it must be an address such as https://huggingface.co",
                     access.endpoint);
+  access.login = take_login(access.endpoint);
   while (access.endpoint.ends_with('/')) access.endpoint.pop_back();
   access.token = find_token(options.token);
   const auto plain = [](unsigned char c) { return c > 0x20 && c < 0x7f; };

@@ -12,6 +12,7 @@ namespace snug::hub {
 
 struct Access {
   std::string endpoint;  // without a slash at the end
+  std::string login;     // NAME:PASSWORD of the endpoint's address; may be empty
   std::string token;     // may be empty
 };
 

@@ -43,6 +43,7 @@ class Session {
     Request request;
     request.url = access_.endpoint + path;
     request.token = access_.token;
+    request.login = access_.login;
     request.stall_seconds = options_.stall_seconds;
     return request;
   }

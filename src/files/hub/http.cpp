@@ -167,6 +167,27 @@ std::string part_of(const Url& url, CURLUPart part, unsigned flags = 0) {
   return text;
 }
 
+// The address without name, password and query, which may be a signature that opens a file.
+std::string without_secrets(const std::string& address) {
+  const Url url = parse_url(address);
+  if (!url) return address.substr(0, address.find('?'));
+  for (const CURLUPart part : {CURLUPART_USER, CURLUPART_PASSWORD, CURLUPART_QUERY})
+    curl_url_set(url.get(), part, nullptr, 0);
+  return part_of(url, CURLUPART_URL);
+}
+
+// A server may send the token back in what becomes part of a message.
+void hide(const std::string& token, Response& response) {
+  if (token.empty()) return;
+  const auto hide_in = [&](std::string& text) {
+    for (size_t at = text.find(token); at != text.npos; at = text.find(token, at))
+      text.replace(at, token.size(), "***");
+  };
+  for (std::string* text : {&response.url, &response.error_body, &response.failure_text})
+    hide_in(*text);
+  for (auto& [name, value] : response.headers) hide_in(value);
+}
+
 }  // namespace
 
 std::string resolve_url(const std::string& base, const std::string& address) {
@@ -222,7 +243,7 @@ Response Http::get(const Request& request) {
   curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &response.status);
   const char* url = nullptr;
   curl_easy_getinfo(curl, CURLINFO_EFFECTIVE_URL, &url);
-  response.url = url != nullptr ? url : request.url;
+  response.url = without_secrets(url != nullptr ? url : request.url);
   response.failure = failure_of(code);
   if (code == CURLE_OPERATION_TIMEDOUT && response.status == 0)
     response.failure = Failure::Unreachable;  // the connection itself took too long
@@ -232,6 +253,7 @@ Response Http::get(const Request& request) {
     response.failure_text = *error != '\0' ? error : curl_easy_strerror(code);
   // An empty file has no body that would call on_start.
   if (response.ok() && !transfer.started && request.on_start) request.on_start(response);
+  hide(request.token, response);
   return std::move(transfer.response);
 }
 

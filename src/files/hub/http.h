@@ -20,13 +20,14 @@ enum class Failure {
   Fatal,        // trying again can't help: certificate, malformed address, redirect loop
 };
 
+// For messages too: the token of the request is hidden where the server sends it back.
 struct Response {
   Failure failure = Failure::None;
   std::string failure_text;
   long status = 0;                             // of the last answer
   std::map<std::string, std::string> headers;  // its headers, names in lower case
   std::string error_body;                      // the start of the body when it is no 200 or 206
-  std::string url;                             // after redirects
+  std::string url;                             // after redirects, without login and query
 
   bool ok() const { return failure == Failure::None && (status == 200 || status == 206); }
   std::string header(const std::string& name) const;

@@ -35,10 +35,13 @@ double first_loss(const RunRecord& record) {
 // The mean of the last tenth: single steps differ by their samples.
 double last_loss(const RunRecord& record) {
   if (record.steps.empty()) return kNone;
-  const size_t count = std::max<size_t>(1, record.steps.size() / 10);
+  const int64_t wanted = std::max<int64_t>(1, report::num_steps(record.steps) / 10);
   double sum = 0;
-  for (size_t i = record.steps.size() - count; i < record.steps.size(); ++i)
-    sum += record.steps[i].loss;
+  int64_t count = 0;
+  for (auto step = record.steps.rbegin(); count < wanted; ++step) {
+    sum += step->loss * static_cast<double>(step->count);
+    count += step->count;
+  }
   return sum / static_cast<double>(count);
 }
 
@@ -63,7 +66,7 @@ std::vector<Figure> figures_of(const std::vector<NamedRun>& runs) {
       {"processes", "processes", Unit::Count,
        [](const RunRecord& r) { return static_cast<double>(r.world_size); }},
       {"steps", "steps", Unit::Count,
-       [](const RunRecord& r) { return static_cast<double>(r.steps.size()); }},
+       [](const RunRecord& r) { return static_cast<double>(report::num_steps(r.steps)); }},
       {"tokens", "tokens read", Unit::Count,
        [](const RunRecord& r) {
          return static_cast<double>(report::summary_of(r).tokens_with_prompt);

@@ -31,7 +31,6 @@ void RunFigures::fill() const {
   if (fit_begun_ > 0)
     record.fit_seconds =
         fit_seconds_before_ + (fit_ended_ > 0 ? fit_ended_ : monotonic_seconds()) - fit_begun_;
-  record.epochs = report::epochs_of(record.steps);
   record.startup = startup_.record();
   const at::DeviceType device = host_.device.type();
   const memory::Snapshot peak = memory::ledger_of(device).at_peak();

@@ -11,6 +11,7 @@
 #include "base/program.h"
 #include "recipe/print.h"
 #include "report/run_page.h"
+#include "report/thinning.h"
 
 namespace snug::train {
 namespace {
@@ -30,6 +31,7 @@ std::filesystem::path make_folder(const std::filesystem::path& folder) {
 // Starts the record of a resumed run with what happened up to the checkpoint.
 void begin_with(const Resumed& resumed, report::RunRecord& record) {
   record.steps = resumed.before.steps;
+  record.epochs = resumed.before.epochs;
   record.validation = resumed.before.validation;
   record.fit_seconds = resumed.before.fit_seconds;
   record.memory.phases = resumed.before.memory.phases;
@@ -163,7 +165,8 @@ void RunLog::write_unfinished() const noexcept {
 }
 
 void RunLog::step(const report::StepRecord& step, const report::StepStatus& status) {
-  record_.steps.push_back(step);
+  report::add(record_.steps, step);
+  report::add(record_.epochs, step);
   live_.update(status);
   if (!writes_files_ || step.step % log_interval_ != 0) return;
   csv_->write({.step = step.step,
@@ -180,7 +183,7 @@ void RunLog::step(const report::StepRecord& step, const report::StepStatus& stat
 }
 
 void RunLog::validation(int64_t step, double loss, int64_t tokens) {
-  record_.validation.push_back({.step = step, .loss = loss, .tokens = tokens});
+  report::add(record_.validation, {.step = step, .loss = loss, .tokens = tokens});
   live_.validated(loss);
   if (writes_files_) csv_->write_validation(step, loss);
   if (tensorboard_) tensorboard_->scalar("val_loss", loss, step);

@@ -6,6 +6,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "report/text_width.h"
+#include "report/thinning.h"
 
 namespace snug::report {
 namespace {
@@ -185,7 +186,8 @@ TEST(Epochs, AreTheMeansOfTheirSteps) {
     return StepRecord{.loss = loss, .seconds = 0.5, .tokens = 10, .epoch = epoch};
   };
   const std::vector<StepRecord> steps{step(1, 4), step(1, 3), step(2, 2), step(2, NAN), step(2, 1)};
-  const std::vector<EpochRecord> epochs = epochs_of(steps);
+  std::vector<EpochRecord> epochs;
+  for (const StepRecord& one : steps) add(epochs, one);
   ASSERT_EQ(epochs.size(), 2U);
   EXPECT_EQ(epochs[0].loss, 3.5);
   EXPECT_EQ(epochs[1].steps, 3);
@@ -198,8 +200,9 @@ TEST(Epochs, AreTheMeansOfTheirSteps) {
             "─────  ─────  ─────────  ──────  ───────\n"
             "    1      2     3.5000      20     1.00\n"
             "    2      3     1.5000      30     1.50\n");
-  const std::vector<StepRecord> old(3);
-  EXPECT_TRUE(epochs_of(old).empty()) << "of a version that recorded none";
+  epochs.clear();
+  add(epochs, StepRecord());
+  EXPECT_TRUE(epochs.empty()) << "of a version that recorded none";
 }
 
 TEST(Summary, AddsUpTheRun) {

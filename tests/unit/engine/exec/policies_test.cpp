@@ -8,6 +8,7 @@
 #include "core/optim/optimizer.h"
 #include "engine/exec/policies/activation_checkpointing.h"
 #include "engine/exec/policies/activation_offload.h"
+#include "engine/exec/policies/number_watch.h"
 #include "engine/exec/policies/optimizer_in_backward.h"
 #include "engine/exec/policies/optimizer_offload.h"
 #include "engine/exec/policies/sharding.h"
@@ -441,6 +442,46 @@ TEST_F(PolicyMemory, ShardedWeightsAreWholeForTheirUnit) {
     EXPECT_EQ(live(ledger, Category::Parameters), shards);
     EXPECT_EQ(live(ledger, Category::Gradients), shards) << "summed gradients are shards too";
   }
+}
+
+// Each kind of place, in a chain of four whose other units hand the numbers on.
+TEST_F(PolicyMemory, TheFirstNumberThatIsNotFiniteIsFound) {
+  Chain chain;
+  chain.fill();
+  auto owned = std::make_unique<NumberWatch>();
+  NumberWatch& watch = *owned;
+  Executor executor(chain.units, {}, memory::cpu_ledger());
+  executor.add_policy(std::move(owned));
+  const auto what = [&] {
+    watch.start();
+    executor.forward_backward(chain.micro_batches(2));
+    chain.drop_gradients();
+    const auto found = watch.stop();
+    return found ? fmt::format("{} {} {}", found->in_backward, found->index, found->what) : "";
+  };
+  EXPECT_EQ(what(), "");
+  const nn::Parameter& parameter = *chain.units[1]->parameters()[1];
+  const at::Tensor weight = parameter.value.detach();
+  const at::Tensor before = weight.clone();
+  weight.view({-1})[5].fill_(-INFINITY);
+  EXPECT_EQ(what(), "false 1 the weight " + parameter.name);
+  weight.fill_(3e38);  // overflows in the sum of a row
+  EXPECT_EQ(what(), "false 1 the forward output \"hidden\" of chain.1");
+  weight.copy_(before);
+  EXPECT_EQ(what(), "");
+  chain.pass.gradient_scale = 1e38;  // the objective is finite, its gradient is not
+  EXPECT_EQ(what(), "true 3 the gradient of " + chain.layers[3]->norm.weight.name);
+  Chain frozen;
+  for (nn::Parameter* p : frozen.units[3]->parameters()) p->trained = false;
+  frozen.fill();
+  frozen.pass.gradient_scale = 1e38;
+  auto other = std::make_unique<NumberWatch>();
+  NumberWatch& second = *other;
+  Executor of_frozen(frozen.units, {}, memory::cpu_ledger());
+  of_frozen.add_policy(std::move(other));
+  second.start();
+  of_frozen.forward_backward(frozen.micro_batches(1));
+  EXPECT_EQ(second.stop()->what, "the gradient of \"hidden\" from chain.3");
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <sys/file.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -16,6 +17,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/log.h"
 #include "files/hub/digest.h"
 #include "support/fake_hub.h"
 #include "support/temp_folder.h"
@@ -149,6 +151,61 @@ TEST_F(DownloadTest, TheTokenGoesToTheHubAlone) {
   EXPECT_TRUE(requests("cdn")[0].ends_with(" - -")) << requests("cdn")[0];
   for (const std::string& line : requests("hub"))
     EXPECT_TRUE(line.ends_with(" Bearer hf_good")) << line;
+}
+
+// Nor to the same machine under another name, nor into a message if the server sends it back.
+TEST_F(DownloadTest, AHostileHubDoesNotSpreadTheToken) {
+  DownloadOptions wanted = options("echo");
+  wanted.token = kToken;
+  std::string error = error_of(wanted);
+  EXPECT_EQ(error.find(kToken), std::string::npos) << error;
+  expect_in(error, {"no, Bearer ***"});
+
+  wanted.repo_id = "org/away";
+  wanted.max_retries = 0;
+  testing::internal::CaptureStderr();
+  set_verbose(true);
+  error = error_of(wanted);
+  set_verbose(false);
+  error += testing::internal::GetCapturedStderr();
+  EXPECT_EQ(error.find(kToken), std::string::npos) << error;
+  EXPECT_EQ(error.find("signature"), std::string::npos) << error;
+  ASSERT_EQ(requests("cdn").size(), 1U);
+  EXPECT_TRUE(requests("cdn")[0].ends_with(" - -")) << requests("cdn")[0];
+}
+
+TEST_F(DownloadTest, ARedirectLeadsNeitherToFilesNorOutOfTls) {
+  expect_in(error_of(options("local")), {"file"});
+  ::setenv("CURL_CA_BUNDLE", FakeHub::certificate().c_str(), 1);
+  server->reset();
+  DownloadOptions wanted = options("good");
+  wanted.endpoint = server->secure_endpoint();
+  wanted.token = kToken;
+  expect_in(error_of(wanted), {"http", "HF_ENDPOINT"});
+  EXPECT_EQ(requests("tls").size(), 1U) << "it is trusted, and asked once";
+  EXPECT_TRUE(requests("hub").empty()) << "without TLS nothing is asked";
+  ::setenv("CURL_CA_BUNDLE", "/dev/null", 1);
+  expect_in(error_of(wanted), {"certificate"});
+  ::unsetenv("CURL_CA_BUNDLE");
+  EXPECT_EQ(requests("tls").size(), 1U) << "a stranger's certificate: no request, no token";
+}
+
+TEST_F(DownloadTest, TheLoginOfAnEndpointIsSentToItAndNotShown) {
+  DownloadOptions wanted = options("gated");
+  wanted.endpoint.insert(wanted.endpoint.find("//") + 2, "who:secret@");
+  const std::string error = error_of(wanted);
+  EXPECT_EQ(error.find("secret"), std::string::npos) << error;
+  for (const std::string& line : requests("hub"))
+    EXPECT_TRUE(line.ends_with(" Basic d2hvOnNlY3JldA==")) << line;
+  EXPECT_FALSE(requests("hub").empty());
+}
+
+TEST_F(DownloadTest, FilesHaveTheModeThatTheUmaskLeaves) {
+  const mode_t before = ::umask(027);
+  download(options("good"), {});
+  ::umask(before);
+  for (const auto& entry : std::filesystem::directory_iterator(folder / "out"))
+    EXPECT_EQ(entry.status().permissions(), std::filesystem::perms(0640)) << entry.path();
 }
 
 TEST_F(DownloadTest, ALostConnectionIsGoneOnWith) {
