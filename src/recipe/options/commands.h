@@ -176,6 +176,7 @@ struct ConvertOptions {
   std::string imatrix_data;               // rows to make one from; empty = none
   std::string precision = "bf16-true";    // while it is made
   bool verbose = false;
+  std::string imatrix_out;                // a file to keep that one in; empty = none
 };
 
 // merge, under the names of LitGPT's merge_lora.
