@@ -269,6 +269,13 @@ std::vector<Row> plan_rows(PlanOptions& o) {
                "8, 16; KEY+KEY=… sets both)",
        .kind = TextKind::Verbatim},
       {.theme = kPlan,
+       .key = "machine_devices",
+       .slot = &o.machine_devices,
+       .help = "with a sweep over one option: also how many such runs a machine with N of the "
+               "device holds at once, by its memory",
+       .min = 0,
+       .max = 65536},
+      {.theme = kPlan,
        .key = "operations",
        .slot = &o.operations,
        .help = "also count the operations of a step on a GPU (--device): launches, bytes read and "
