@@ -101,7 +101,7 @@ rivals::Options options_of(const std::string& program, bool litgpt, const models
 }  // namespace
 
 Like::Like(const std::string& program, const models::Model& model, const plan::Candidate& candidate,
-           const data::SampleStore& samples, const plan::DeviceProfile& device)
+           const data::SampleStore& samples, const plan::DeviceProfile& device, bool wants_liger)
     : program_(program),
       model_type_(model.hugging_face_config().value("model_type", "")),
       transformers_(is_transformers(program)),
@@ -116,7 +116,7 @@ Like::Like(const std::string& program, const models::Model& model, const plan::C
   if (litgpt_ && (family == nullptr || !family->in_litgpt))
     throw UserError("like: {}: models of type {} cannot be compared with it; leave --like out",
                     program, model_type_);
-  options_ = options_of(program, litgpt_, model, candidate.recipe, samples, device);
+  options_ = options_of(program_, litgpt_, model, candidate.recipe, samples, device);
   if (transformers_) {
     like_ = rivals::like_transformers(model, candidate.recipe, options_);
     try_changes(model);
@@ -127,6 +127,8 @@ Like::Like(const std::string& program, const models::Model& model, const plan::C
                     model_type_);
   like_ = litgpt_ ? rivals::like_litgpt(model, candidate.recipe, options_)
                   : rivals::like_lightning(config, candidate.recipe, options_);
+  if (program_ == "transformers" && wants_liger && rivals::has_liger_kernels(model_type_))
+    program_ = kWithLiger;
 }
 
 bool Like::fits(const rivals::Figures& figures) const {
