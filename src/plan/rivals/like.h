@@ -63,6 +63,8 @@ struct Figures {
 // Whether there is a model of a library other than LitGPT: by the model_type of a Hugging Face
 // config.
 bool has_lightning_model(const nlohmann::json& config);
+// Whether FSDP2 is planned for such a recipe.
+bool takes_fully_sharded(const recipe::Recipe& recipe);
 // Whether what Liger's kernels make of a decoder of this model_type is known.
 bool has_liger_kernels(const std::string& model_type);
 

@@ -176,9 +176,9 @@ struct ConvertOptions {
   std::string pretrained_checkpoint_dir;  // an adapter's base; empty = the one that it names
   std::string imatrix;                    // a file with an importance matrix; empty = none
   std::string imatrix_data;               // rows to make one from; empty = none
+  std::string imatrix_out;                // a file to keep that one in; empty = none
   std::string precision = "bf16-true";    // while it is made
   bool verbose = false;
-  std::string imatrix_out;                // a file to keep that one in; empty = none
 };
 
 // merge, under the names of LitGPT's merge_lora.
