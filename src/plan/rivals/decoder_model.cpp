@@ -387,6 +387,7 @@ at::Tensor DecoderModel::loss() {
   modules_.drop_weight_casts();
   // accelerate hands out float32 copies of what an autocast model returns.
   if (modules_.autocast()) const at::Tensor returned = out.to(at::kFloat);
+  if (options_.keeps_logits) outputs_ = {out.detach()};
   return loss;
 }
 

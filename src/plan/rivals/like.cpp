@@ -151,7 +151,8 @@ Model::Options model_options(Library library, const recipe::Recipe& recipe, cons
           .batch = options.batch,
           .tokens = options.tokens,
           .labels = options.labels,
-          .padded = options.padded};
+          .padded = options.padded,
+          .keeps_logits = options.own_loop};
 }
 
 Program litgpt(const models::Model& like, const recipe::Recipe& recipe, const Options& options) {
@@ -222,7 +223,9 @@ Program transformers(const models::Model& like, const recipe::Recipe& recipe,
     model.weights.stored = precision.parameters;
     precision.parameters = precision.compute;
   }
-  Program program{.model = std::make_unique<DecoderModel>(like, model), .loop = Loop::HuggingFace};
+  Program program{.model = std::make_unique<DecoderModel>(like, model),
+                  .loop = Loop::HuggingFace,
+                  .outputs = options.own_loop ? Outputs::UntilOverwritten : Outputs::UntilBackward};
   const std::vector<at::Tensor>& weights = program.model->modules().trained();
   // The Trainer keeps float32 states of embeddings.
   const bool trains_embedding = !recipe.lora.enabled;
@@ -231,7 +234,7 @@ Program transformers(const models::Model& like, const recipe::Recipe& recipe,
           ? paged_adamw(weights, {.eight_bits = recipe.optimizer.name == Name::AdamW8bit,
                                   .first_in_float32 = trains_embedding})
           : torch_optimizer(recipe.optimizer, weights,
-                            {.fused = true, .first_in_float32 = trains_embedding});
+                            {.fused = !options.own_loop, .first_in_float32 = trains_embedding});
   return program;
 }
 

@@ -37,6 +37,9 @@ struct Options {
   // Of transformers' decoders.
   bool on_cpu = false;  // a CPU's attention and dropout
   bool liger = false;   // with Liger's kernels
+  // A script's own loop in place of the Trainer: what the model returned stays until the next
+  // step's takes its place, and torch's AdamW is not told to be fused.
+  bool own_loop = false;
 };
 
 // What a script's four snapshots around a step say.

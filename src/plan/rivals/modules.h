@@ -147,6 +147,7 @@ class Model {
     int64_t tokens = 1;          // of each, padded
     int64_t labels = 0;          // of each, where a decoder has a length of its own
     bool padded = false;         // of a decoder: some samples are shorter, so that there is a mask
+    bool keeps_logits = false;   // of a decoder: the loop holds what it returns
   };
 
   explicit Model(const Options& options) : options_(options), modules_(options.weights) {}
