@@ -8,6 +8,9 @@ the CPU's kernels in place of a GPU's (tests/data/plan/transformers_memory.jsonl
 case: `peak`, the most that is live in forward, backward and update, and `after_forward`, what is live
 when the last forward ends.
 
+With `ranks` of 2 two processes train it with DDP or FSDP2, as accelerate sets them up, over gloo; the line is that of
+rank 0. Their peak counts from the first forward on, since a CPU holds the whole model while it is sharded.
+
 Liger's kernels need a GPU. What they allocate is decided by the Python around them, which is what runs here, with
 kernels that do nothing: sizes are true, losses are not.
 """
@@ -20,6 +23,7 @@ import json
 import os
 import tempfile
 
+import accelerate
 import torch
 import transformers
 from torch.profiler import ProfilerActivity, profile, record_function
@@ -35,10 +39,29 @@ def without_kernels():
     interpreter.GridExecutor.__call__ = lambda *args, **kwargs: None
 
 
+def fsdp_on_a_cpu():
+    """accelerate asks for FSDP where there is a GPU; its wrapping itself runs anywhere."""
+    from accelerate import state
+
+    class Types:
+        def __getattr__(self, name):
+            return getattr(accelerate.DistributedType, "MULTI_CPU" if name == "MULTI_NEURON" else name)
+
+    state.DistributedType = Types()
+
+
+def forget_last_work():
+    """Each of gloo's threads holds the tensors of its last collective, here a small one."""
+    if torch.distributed.is_initialized():
+        for _ in range(8):
+            torch.distributed.all_reduce(torch.zeros(1))
+
+
 class Trainer(transformers.Trainer):
     """Marks forwards, for the profile."""
 
     def compute_loss(self, *args, **kwargs):
+        forget_last_work()
         with record_function(FORWARD):
             return super().compute_loss(*args, **kwargs)
 
@@ -47,7 +70,7 @@ def rows(case):
     """As many rows as two steps read. Where they differ in length, the batch is padded and has a mask."""
     generator = torch.Generator().manual_seed(1)
     made = []
-    for index in range(2 * case["accumulate"] * case["batch"]):
+    for index in range(2 * case["accumulate"] * case["batch"] * case.get("ranks", 1)):
         ids = torch.randint(3, case["model"]["vocab_size"], (case["tokens"],), generator=generator)
         mask = torch.ones_like(ids)
         if case["padded"] and index % case["batch"]:
@@ -98,21 +121,33 @@ def arguments(case, folder):
         gradient_accumulation_steps=case["accumulate"], gradient_checkpointing=case["checkpointing"],
         bf16=case["precision"] == "bf16-mixed", optim=optimizer, use_cpu=True, report_to="none",
         save_strategy="no", logging_strategy="no", disable_tqdm=True, dataloader_pin_memory=False,
-        use_liger_kernel=case.get("liger", False),
+        use_liger_kernel=case.get("liger", False), **sharding(case),
     )
 
 
-def measure(profiler):
+def sharding(case):
+    """Arguments of a case for several processes."""
+    kind = case.get("sharding")
+    if kind is None:
+        return {}
+    more = dict(ddp_backend="gloo")
+    if kind != "ddp":
+        fsdp_on_a_cpu()
+        more |= dict(fsdp=True, fsdp_config=dict(version=2, reshard_after_forward=kind == "fsdp"))
+    return more
+
+
+def measure(profiler, sharded):
     """Live bytes at their highest within the training, and right after the last forward."""
     live = peak = after_forward = 0
     events = profiler.profiler.kineto_results.events()
     spans = {name: [e for e in events if e.name() == name] for name in (FORWARD, TRAINING)}
-    training = spans[TRAINING][0]
+    start = min(e.start_ns() for e in spans[FORWARD if sharded else TRAINING])
     last = max(e.start_ns() + e.duration_ns() for e in spans[FORWARD])
     changes = [(e.start_ns(), e.nbytes()) for e in events if e.name() == "[memory]"]
     for when, change in sorted(changes, key=lambda pair: pair[0]):
         live += change
-        if when >= training.start_ns():
+        if when >= start:
             peak = max(peak, live)
         if when <= last:
             after_forward = live
@@ -133,7 +168,7 @@ def train(case):
             trainer = Trainer(model=model, args=arguments(case, folder), train_dataset=data)
             with record_function(TRAINING):
                 trainer.train()
-    return measure(profiler)
+    return measure(profiler, "sharding" in case)
 
 
 def model(kind, layers, width, heads, groups, inner, vocabulary, **more):
@@ -165,6 +200,12 @@ FAMILIES = {
                      intermediate_size=1024, vocab_size=4000, max_position_embeddings=1024,
                      tie_word_embeddings=False),
     "stablelm": model("stablelm", 4, 256, 4, 2, 704, 4000),
+}
+EXPERTS = {
+    "mixtral": model("mixtral", 3, 192, 4, 2, 384, 3000, num_local_experts=6, num_experts_per_tok=2),
+    "qwen3_moe": model("qwen3_moe", 3, 192, 4, 2, 512, 4000, head_dim=64, num_experts=8, num_experts_per_tok=3,
+                       moe_intermediate_size=160, norm_topk_prob=True, decoder_sparse_step=2),
+    "olmoe": model("olmoe", 3, 192, 4, 4, 160, 3000, num_experts=8, num_experts_per_tok=2, pad_token_id=0),
 }
 SIZES = [(2, 256, 1), (4, 128, 2), (1, 512, 3)]  # micro-batch, tokens, accumulated
 PRECISIONS = ["32-true", "bf16-true", "bf16-mixed"]
@@ -219,12 +260,42 @@ LIGER_TECHNIQUES = [
 ]
 
 
+SEVERAL = ["llama", "llama-gqa", "llama-tied", "qwen2"]
+SHARDED_TECHNIQUES = [
+    change | dict(ranks=2, sharding=kind)
+    for kind in ("ddp", "fsdp", "fsdp-grad-op")
+    for change in (
+        dict(), dict(checkpointing=True), dict(lora=lora()), dict(padded=True, optimizer="sgd"),
+        dict(lora=lora(8, 0.05), checkpointing=True),
+    )
+]
+ATTENTION = ["q_proj", "k_proj", "v_proj", "o_proj"]
+EXPERT_TECHNIQUES = [
+    dict(),
+    dict(checkpointing=True),
+    dict(optimizer="sgd"),
+    dict(padded=True, optimizer="adamw_8bit"),
+    dict(lora=lora(16, 0.0, ATTENTION)),
+    dict(lora=lora(8, 0.05, ATTENTION), quantize="bnb.nf4", checkpointing=True),
+    dict(ranks=2, sharding="fsdp"),
+]
+
+MORE_SHARDED_TECHNIQUES = [
+    change | dict(ranks=2, sharding=kind)
+    for kind in ("ddp", "fsdp")
+    for change in (dict(lora=lora(), quantize="bnb.nf4"), dict() | LIGER)
+]
+
+
 def cases():
     yield from combinations(MODELS, TECHNIQUES)
     yield from combinations(MODELS, MORE_TECHNIQUES)
     yield from combinations(FAMILIES, FAMILY_TECHNIQUES)
     by_liger = [name for name in MODELS | FAMILIES if name not in ("granite", "phi3", "gpt_neox", "stablelm")]
     yield from combinations(by_liger, LIGER_TECHNIQUES)
+    yield from combinations(SEVERAL, SHARDED_TECHNIQUES)
+    yield from combinations(SEVERAL[:2], MORE_SHARDED_TECHNIQUES)
+    yield from combinations(EXPERTS, EXPERT_TECHNIQUES)
 
 
 def combinations(models, techniques):
@@ -252,14 +323,24 @@ def main():
     for number, (name, case) in enumerate(cases()):
         if args.case is not None and number not in args.case:
             continue
-        case["model"] = (MODELS | FAMILIES)[name]
-        # Each in a process of its own: what another one leaves behind would be freed in its profile.
-        child = os.fork()
-        if child == 0:
-            print(json.dumps(case | train(case) | versions), flush=True)
-            os._exit(0)
-        if os.waitpid(child, 0)[1] != 0:
+        case["model"] = (MODELS | FAMILIES | EXPERTS)[name]
+        # Each in processes of its own: what another one leaves behind would be freed in its profile.
+        ranks = [start(rank, case, versions) for rank in range(case.get("ranks", 1))]
+        if any([os.waitpid(child, 0)[1] != 0 for child in ranks]):
             raise SystemExit(f"error: case {number} failed: {case}")
+
+
+def start(rank, case, versions):
+    child = os.fork()
+    if child != 0:
+        return child
+    if case.get("ranks", 1) > 1:
+        os.environ |= dict(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(case["ranks"]),
+                           MASTER_ADDR="127.0.0.1", MASTER_PORT="29511")
+    measured = train(case)
+    if rank == 0:
+        print(json.dumps(case | measured | versions), flush=True)
+    os._exit(0)
 
 
 if __name__ == "__main__":

@@ -88,6 +88,9 @@ void check_gguf_type(const recipe::ConvertOptions& options, const std::string& t
   if (options.gguf_type.empty() && (from_rows || !options.imatrix.empty()))
     throw UserError("--imatrix{} {} is for quantizing; say how with --gguf_type, such as Q4_K_M",
                     from_rows ? "_data" : "", from_rows ? options.imatrix_data : options.imatrix);
+  if (!options.imatrix_out.empty() && !from_rows)
+    throw UserError("--imatrix_out {} keeps what --imatrix_data makes; give rows, as there",
+                    options.imatrix_out);
   if (options.gguf_type.empty()) return;
   if (to != "gguf" && to != "ollama")
     throw UserError(
@@ -160,6 +163,7 @@ void convert_model(const recipe::ConvertOptions& options, const std::string& to)
   std::optional<files::ImportanceMatrix> importance;
   if (!options.imatrix.empty()) importance = files::read_importance(options.imatrix);
   if (!options.imatrix_data.empty()) importance = importance_from_rows(options);
+  if (!options.imatrix_out.empty()) files::write_importance(*importance, options.imatrix_out);
   const auto read = [&](const nn::Parameter& parameter) {
     if (makes_gguf && parameter.shape.size() == 1)
       return models::read_parameter(checkpoint, parameter, at::kFloat);

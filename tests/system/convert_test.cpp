@@ -125,17 +125,20 @@ TEST_F(Trained, GgufIsQuantizedWithAnImportanceMatrixOfTheRows) {
     const Result result = run(words);
     EXPECT_EQ(result.exit_code, 0) << result.output;
     EXPECT_EQ(result.output.find("importance matrix of 14 weights from") != std::string::npos,
-              !more.empty())
+              !more.empty() && more.front() == "--imatrix_data")
         << result.output;
     return read_file(folder_ / name);
   };
   const std::string plain = written("plain.gguf", {});
-  const std::string weighted = written(
-      "weighted.gguf", {"--imatrix_data", folder_ / "rows.jsonl", "--precision", "32-true"});
+  const std::string weighted =
+      written("weighted.gguf", {"--imatrix_data", folder_ / "rows.jsonl", "--precision", "32-true",
+                                "--imatrix_out", folder_ / "kept.gguf"});
   EXPECT_EQ(plain.find("quantize.imatrix"), std::string::npos);
   EXPECT_NE(weighted.find("quantize.imatrix.file"), std::string::npos);
   const size_t data = 4096;  // from the end: weights of a layer
   EXPECT_NE(weighted.substr(weighted.size() - data), plain.substr(plain.size() - data));
+  const std::string again = written("again.gguf", {"--imatrix", folder_ / "kept.gguf"});
+  EXPECT_EQ(again.substr(again.size() - data), weighted.substr(weighted.size() - data));
 }
 
 TEST_F(Trained, AFolderForOllamaHasTheGgufFileAndAModelfile) {

@@ -75,6 +75,15 @@ TEST(PlanCommand, SweepsOptions) {
   EXPECT_NE(smallest.output.find("Smallest device that fits: "), std::string::npos)
       << smallest.output;
   EXPECT_EQ(sweep("device=l4,t4").exit_code, 3) << "neither has the memory";
+  // Side by side on a machine of eight: one on each, or several that share four.
+  const Result several = sweep("devices=1,4", {"--machine_devices", "8", "--json"});
+  ASSERT_EQ(several.exit_code, 0) << several.output;
+  const auto cells = nlohmann::json::parse(several.output)["cells"];
+  EXPECT_EQ(cells[0]["side_by_side"], 8);
+  const double share = cells[1]["peak"].get<double>() / (80.0 * (1LL << 30));
+  EXPECT_NEAR(cells[1]["side_by_side"].get<double>(), 2 / share, 2);
+  EXPECT_EQ(cells[1]["side_by_side"].get<int>() % 2, 0);
+  EXPECT_EQ(sweep("optimizer=adamw,sgd devices=1,2", {"--machine_devices", "8"}).exit_code, 2);
   EXPECT_EQ(sweep("train.micro_batch_size=0,-1").exit_code, 2);
   EXPECT_EQ(sweep("no_such_key=1,2").exit_code, 2);
 }

@@ -48,11 +48,25 @@ bool is_transformers(const std::string& program) {
   return program == "transformers" || program == kWithLiger;
 }
 
+rivals::Sharding sharding_of_transformers(const recipe::Recipe& recipe) {
+  using recipe::Strategy;
+  using rivals::Sharding;
+  if (recipe.strategy == Strategy::Ddp) return Sharding::Ddp;
+  if (recipe.strategy == Strategy::Zero2) return Sharding::FullyShardGradients;
+  if (recipe.strategy == Strategy::Auto || recipe.strategy == Strategy::Fsdp)
+    return Sharding::FullyShard;
+  throw UserError(
+      "like: strategy = {}: transformers is planned with ddp, fsdp and zero2 on several devices; "
+      "choose one of them, or leave --like out",
+      recipe.strategy);
+}
+
 // LitGPT's commands have only FSDP; a Trainer takes the script's strategy.
 rivals::Sharding sharding_of(const std::string& program, bool litgpt,
                              const recipe::Recipe& recipe) {
   using rivals::Sharding;
-  if (engine::named_ranks(recipe) == 1 || is_transformers(program)) return Sharding::None;
+  if (engine::named_ranks(recipe) == 1) return Sharding::None;
+  if (is_transformers(program)) return sharding_of_transformers(recipe);
   if (program == "litgpt") return Sharding::FsdpUnits;
   const bool offloads = recipe.optimizer_offload == "cpu";
   const bool fsdp =
@@ -101,7 +115,7 @@ rivals::Options options_of(const std::string& program, bool litgpt, const models
 }  // namespace
 
 Like::Like(const std::string& program, const models::Model& model, const plan::Candidate& candidate,
-           const data::SampleStore& samples, const plan::DeviceProfile& device)
+           const data::SampleStore& samples, const plan::DeviceProfile& device, bool wants_liger)
     : program_(program),
       model_type_(model.hugging_face_config().value("model_type", "")),
       transformers_(is_transformers(program)),
@@ -113,10 +127,12 @@ Like::Like(const std::string& program, const models::Model& model, const plan::C
       our_tokens_(candidate.prediction.tokens) {
   const nlohmann::json config = model.hugging_face_config();
   const auto* family = models::decoder::find_family(config.value("model_type", ""));
+  if (program_ == "transformers" && wants_liger && rivals::has_liger_kernels(model_type_))
+    program_ = kWithLiger;
   if (litgpt_ && (family == nullptr || !family->in_litgpt))
     throw UserError("like: {}: models of type {} cannot be compared with it; leave --like out",
                     program, model_type_);
-  options_ = options_of(program, litgpt_, model, candidate.recipe, samples, device);
+  options_ = options_of(program_, litgpt_, model, candidate.recipe, samples, device);
   if (transformers_) {
     like_ = rivals::like_transformers(model, candidate.recipe, options_);
     try_changes(model);
@@ -151,13 +167,19 @@ void Like::try_changes(const models::Model& model) {
   const bool has_liger_kernels = rivals::has_liger_kernels(model_type_) && !recipe.lora.head;
   if (!options_.liger && has_liger_kernels)
     attempt("use_liger_kernel: true", [](auto&, rivals::Options& o) { o.liger = true; });
+  const auto shard = [](auto&, rivals::Options& o) { o.sharding = rivals::Sharding::FullyShard; };
+  if (options_.sharding == rivals::Sharding::Ddp && rivals::takes_fully_sharded(recipe))
+    attempt("fsdp: true", shard);
+  if (options_.sharding == rivals::Sharding::FullyShardGradients)
+    attempt("reshard_after_forward: true", shard);
   if (options_.batch > 1)
     attempt(fmt::format("per_device_train_batch_size: {}", options_.batch / 2),
             [](recipe::Recipe& r, rivals::Options& o) {
               o.batch /= 2;
               r.train.micro_batch_size = o.batch;
             });
-  if (recipe.optimizer.name == recipe::OptimizerName::AdamW && !recipe.updates_on_host())
+  if (recipe.optimizer.name == recipe::OptimizerName::AdamW && !recipe.updates_on_host() &&
+      !rivals::is_fully_sharded(options_.sharding))
     attempt("optim: adamw_bnb_8bit",
             [](recipe::Recipe& r, auto&) { r.optimizer.name = recipe::OptimizerName::AdamW8bit; });
   if (!recipe.has_16_bit_weights() && recipe.quantize.empty())
@@ -165,12 +187,15 @@ void Like::try_changes(const models::Model& model) {
             [](recipe::Recipe& r, auto&) { r.precision = recipe::Precision::BFloat16; });
   if (recipe.lora.use_dora)
     attempt("use_dora: false", [](recipe::Recipe& r, auto&) { r.lora.use_dora = false; });
+  const bool has_experts = model.hugging_face_config().contains("num_experts_per_tok");
+  const char* const targets = has_experts ? "q_proj,k_proj,v_proj,o_proj" : "all-linear";
   if (!recipe.lora.enabled)
-    attempt("peft: LoraConfig(r=16, target_modules=\"all-linear\")", [](recipe::Recipe& r, auto&) {
-      r.lora.enabled = true;
-      r.lora.r = 16;
-      r.lora.target_modules = "all-linear";
-    });
+    attempt(fmt::format("peft: LoraConfig(r=16, target_modules=\"{}\")", targets),
+            [&](recipe::Recipe& r, auto&) {
+              r.lora.enabled = true;
+              r.lora.r = 16;
+              r.lora.target_modules = targets;
+            });
   else if (recipe.quantize.empty() || recipe.quantize.starts_with("bnb.int8"))
     attempt("BitsAndBytesConfig(load_in_4bit=True)",
             [](recipe::Recipe& r, auto&) { r.quantize = recipe::Quantize::Nf4; });
@@ -322,6 +347,8 @@ std::string Like::whose_litgpt() const {
   switch (options_.sharding) {
     case rivals::Sharding::None:
     case rivals::Sharding::DdpBucketViews:  // not LitGPT's
+    case rivals::Sharding::FullyShard:
+    case rivals::Sharding::FullyShardGradients:
       break;
     case rivals::Sharding::Ddp:
       return "LitGPT's model in a Lightning Trainer with DDP";
@@ -349,7 +376,14 @@ std::string Like::whose() const {
     text += recipe.quantize.empty() ? " with peft" : " with peft and bitsandbytes";
   if (options_.liger)
     text += recipe.lora.enabled ? ", with Liger's kernels," : " with Liger's kernels";
-  if (transformers_) return text + " in its own Trainer";
+  if (transformers_) {
+    text += " in its own Trainer";
+    if (options_.sharding == rivals::Sharding::Ddp) text += " with DDP";
+    if (rivals::is_fully_sharded(options_.sharding)) text += " with FSDP2";
+    if (options_.sharding == rivals::Sharding::FullyShardGradients)
+      text += " and reshard_after_forward: false";
+    return text;
+  }
   text += " in a Lightning Trainer";
   if (options_.sharding == rivals::Sharding::DdpBucketViews) text += " with DDP";
   if (options_.sharding == rivals::Sharding::FsdpUnits) text += " with FSDP around each block";

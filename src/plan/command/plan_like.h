@@ -17,10 +17,11 @@ namespace snug::plan {
 
 class Like {
  public:
-  // `program`: a choice of --like. Throws UserError for a model or recipe that
-  // cannot be planned for that program.
+  // `program`: a choice of --like. `wants_liger`: the recipe is one of transformers that has
+  // Liger's kernels on, as far as they are known for the model. Throws UserError for a model or
+  // recipe that cannot be planned for that program.
   Like(const std::string& program, const models::Model& model, const plan::Candidate& candidate,
-       const data::SampleStore& samples, const plan::DeviceProfile& device);
+       const data::SampleStore& samples, const plan::DeviceProfile& device, bool wants_liger);
 
   bool fits() const;
   std::string text() const;

@@ -38,14 +38,15 @@ at::TensorOptions meta(at::ScalarType type) { return at::TensorOptions(at::kMeta
 }  // namespace
 
 const std::vector<std::string>& DecoderModel::families() {
-  static const std::vector<std::string> all{"llama",   "mistral",     "qwen2",    "qwen3",
-                                            "granite", "smollm3",     "olmo2",    "phi3",
-                                            "gemma2",  "gemma3_text", "gpt_neox", "stablelm"};
+  static const std::vector<std::string> all{
+      "llama",  "mistral",     "qwen2",    "qwen3",    "granite", "smollm3",   "olmo2", "phi3",
+      "gemma2", "gemma3_text", "gpt_neox", "stablelm", "mixtral", "qwen3_moe", "olmoe"};
   return all;
 }
 
 bool DecoderModel::is_known_to_liger(const std::string& family) {
-  static const std::set<std::string> kOthers{"granite", "phi3", "gpt_neox", "stablelm"};
+  static const std::set<std::string> kOthers{"granite", "phi3",      "gpt_neox", "stablelm",
+                                             "mixtral", "qwen3_moe", "olmoe"};
   return !kOthers.contains(family);
 }
 
@@ -59,10 +60,15 @@ DecoderModel::DecoderModel(const models::Model& like, const Options& options)
   if (options.weights.lora.enabled)
     adapters_ = engine::adapter_config(*models::model_like(like), options.weights.lora);
   const memory::CategoryGuard category(memory::Category::Parameters);
+  embedding_unit_ = modules_.begin_unit();
   embedding_ = modules_.weight({config_.vocab_size, config_.hidden_size});
+  modules_.end_unit();
   for (int64_t i = 0; i < config_.num_hidden_layers; ++i) blocks_.push_back(make_block(i));
+  head_unit_ = config_.tie_word_embeddings ? embedding_unit_ : modules_.begin_unit();
+  modules_.resume_unit(head_unit_);
   norm_ = norm(config_.hidden_size, NormOf::Input);
   make_head();
+  modules_.end_unit();
   modules_.share();
 }
 
@@ -140,6 +146,17 @@ void DecoderModel::make_mlp(Block& block, const std::string& name) {
   const decoder::Family& family = *config_.family;
   const int64_t width = config_.hidden_size, inner = config_.intermediate_size;
   const bool bias = config_.mlp_bias;
+  if (block.layer.experts) {
+    const decoder::WeightNames& names = family.names;
+    const std::string expert = name + names.experts + ".0.";
+    for (const char* layer : {names.expert_gate, names.expert_up, names.expert_down})
+      if (options_.weights.lora.enabled && checkpoint::adapts(adapters_, expert + layer))
+        throw UserError(
+            "like: adapters of experts are not planned for peft; choose attention's layers, as in "
+            "--lora_target_modules q_proj,k_proj,v_proj,o_proj");
+    block.experts.emplace(config_, modules_);
+    return;
+  }
   if (family.gated && !family.fused) {
     block.gate = linear(width, inner, bias, name + "mlp.gate_proj");
     block.up = linear(width, inner, bias, name + "mlp.up_proj");
@@ -261,6 +278,7 @@ at::Tensor DecoderModel::activated(const at::Tensor& x) const {
 }
 
 at::Tensor DecoderModel::mlp(const Block& block, const at::Tensor& x) {
+  if (block.experts) return block.experts->forward(x);
   if (!config_.family->gated) return run(block.down, activated(run(block.up, x)));
   if (!config_.family->fused) {
     const at::Tensor gate = run(block.gate, x);
@@ -314,7 +332,9 @@ at::Tensor DecoderModel::loss_by_liger(const at::Tensor& x) {
 at::Tensor DecoderModel::embedded() {
   const int32_t unit = memory::unit_id("embedding");
   const memory::UnitGuard guard(unit);
+  enter(embedding_unit_);
   at::Tensor x = embedding(ids_, *embedding_);
+  if (embedding_unit_ != head_unit_) leave(embedding_unit_, x, FullyShard::Stays::Never);
   if (config_.family->scaled_embedding) x = x * kScale;
   // A frozen embedding's output is what the first block is recomputed from.
   if (options_.checkpointing && !x.requires_grad()) x.set_requires_grad(true);
@@ -358,12 +378,16 @@ at::Tensor DecoderModel::loss() {
   at::Tensor x = run_all_blocks(embedded());
   finish_gathers();
   const memory::UnitGuard guard(memory::unit_id("head"));
+  enter(head_unit_);
+  if (embedding_unit_ != head_unit_) x = entered(head_unit_, x);
   if (liger_) return loss_by_liger(x);
   const at::Tensor out = logits(x);
+  leave(head_unit_, out, FullyShard::Stays::UntilBackward);
   at::Tensor loss = loss_of(out);
   modules_.drop_weight_casts();
   // accelerate hands out float32 copies of what an autocast model returns.
   if (modules_.autocast()) const at::Tensor returned = out.to(at::kFloat);
+  if (options_.keeps_logits) outputs_ = {out.detach()};
   return loss;
 }
 

@@ -5,12 +5,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "files/checkpoint/adapters/adapter.h"
 #include "models/decoder/config.h"
 #include "models/model.h"
+#include "plan/rivals/experts.h"
 #include "plan/rivals/modules.h"
 
 namespace snug::plan::rivals {
@@ -20,7 +22,7 @@ class DecoderModel : public Model {
   // The families that are written down, by their model_type.
   static const std::vector<std::string>& families();
 
-  // Liger has none for GPT-NeoX and StableLM, and other ones for Granite and Phi-3.
+  // Liger has none for GPT-NeoX and StableLM, and other ones for Granite, Phi-3 and experts.
   static bool is_known_to_liger(const std::string& family);
 
   DecoderModel(const models::Model& like, const Options& options);
@@ -36,8 +38,9 @@ class DecoderModel : public Model {
     models::decoder::Layer layer;
     Norm before_attention, after_attention, before_mlp, after_mlp;  // no weight: none
     Norm q_norm, k_norm;
-    Linear q, k, v, out;    // fused: q is all three
-    Linear gate, up, down;  // fused: up is gate and up
+    Linear q, k, v, out;             // fused: q is all three
+    Linear gate, up, down;           // fused: up is gate and up
+    std::optional<Experts> experts;  // in place of these
   };
   // What all blocks of a kind read besides their input.
   struct Places {
@@ -75,10 +78,11 @@ class DecoderModel : public Model {
   at::Tensor activated(const at::Tensor& x) const;
 
   models::decoder::Config config_;
-  bool liger_;             // its kernels
-  bool is_eager_;          // attention without a fused operator
-  bool rotates_in_float_;  // OLMo's cosines stay in float32
-  bool is_scaled_;         // Granite multiplies though it may be by 1
+  bool liger_;                                 // its kernels
+  bool is_eager_;                              // attention without a fused operator
+  bool rotates_in_float_;                      // OLMo's cosines stay in float32
+  bool is_scaled_;                             // Granite multiplies though it may be by 1
+  size_t embedding_unit_ = 0, head_unit_ = 0;  // of FSDP2; one if they share a weight
   checkpoint::AdapterConfig adapters_;
   at::Tensor* embedding_ = nullptr;
   Norm norm_;

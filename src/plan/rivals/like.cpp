@@ -121,8 +121,10 @@ void check_transformers(const nlohmann::json& config, const recipe::Recipe& reci
     throw UserError(
         "like: transformers+liger: Liger's loss reads a head without an adapter; leave "
         "lora_head out");
-  if (options.ranks > 1)
-    throw UserError("like: transformers is planned on one device; use --devices 1");
+  if (is_fully_sharded(options.sharding) && !takes_fully_sharded(recipe))
+    throw UserError(
+        "like: transformers with FSDP is planned with adamw and sgd on the device, and without "
+        "8-bit weights and use_dora; use --strategy ddp, or leave --like out");
   if (optimizer != Name::AdamW && optimizer != Name::Sgd && optimizer != Name::AdamW8bit)
     throw UserError("like: optimizer = {}: transformers is planned with adamw, sgd and adamw_8bit",
                     optimizer);
@@ -149,7 +151,8 @@ Model::Options model_options(Library library, const recipe::Recipe& recipe, cons
           .batch = options.batch,
           .tokens = options.tokens,
           .labels = options.labels,
-          .padded = options.padded};
+          .padded = options.padded,
+          .keeps_logits = options.own_loop};
 }
 
 Program litgpt(const models::Model& like, const recipe::Recipe& recipe, const Options& options) {
@@ -215,7 +218,14 @@ Program transformers(const models::Model& like, const recipe::Recipe& recipe,
     if (precision.parameters == precision.compute) precision.compute = at::kFloat;
     precision.parameters = at::kFloat;
   }
-  Program program{.model = std::make_unique<DecoderModel>(like, model), .loop = Loop::HuggingFace};
+  // FSDP2 keeps float32 weights and gathers them in the type of products; without autocast.
+  if (is_fully_sharded(options.sharding) && precision.parameters != precision.compute) {
+    model.weights.stored = precision.parameters;
+    precision.parameters = precision.compute;
+  }
+  Program program{.model = std::make_unique<DecoderModel>(like, model),
+                  .loop = Loop::HuggingFace,
+                  .outputs = options.own_loop ? Outputs::UntilOverwritten : Outputs::UntilBackward};
   const std::vector<at::Tensor>& weights = program.model->modules().trained();
   // The Trainer keeps float32 states of embeddings.
   const bool trains_embedding = !recipe.lora.enabled;
@@ -224,7 +234,7 @@ Program transformers(const models::Model& like, const recipe::Recipe& recipe,
           ? paged_adamw(weights, {.eight_bits = recipe.optimizer.name == Name::AdamW8bit,
                                   .first_in_float32 = trains_embedding})
           : torch_optimizer(recipe.optimizer, weights,
-                            {.fused = true, .first_in_float32 = trains_embedding});
+                            {.fused = !options.own_loop, .first_in_float32 = trains_embedding});
   return program;
 }
 
@@ -240,7 +250,8 @@ class Training {
 
   Figures run() {
     for (step_ = 0; step_ < 2; ++step_) {
-      for (int64_t i = 0; i < accumulate_; ++i) run_micro_batch(/*first=*/i == 0);
+      for (int64_t i = 0; i < accumulate_; ++i)
+        run_micro_batch(/*first=*/i == 0, /*is_last=*/i == accumulate_ - 1);
       optimizer_.step();
       if (program_.loop != Loop::Trainer) model_.modules().drop_gradients();
       note("after_opt_step");
@@ -251,7 +262,7 @@ class Training {
   }
 
  private:
-  void run_micro_batch(bool first) {
+  void run_micro_batch(bool first, bool is_last) {
     const at::AutoGradMode mode(true);
     memory::Ledger& ledger = memory::meta_ledger();
     const memory::PhaseGuard phase(memory::Phase::Forward);
@@ -268,7 +279,9 @@ class Training {
     const memory::PhaseGuard backward(memory::Phase::Backward);
     const memory::UnitGuard unit(memory::unit_id("head"));
     optimizer_.before_backward();
+    model_.begin_backward(is_last);
     torch::autograd::backward({loss_ / static_cast<double>(accumulate_)}, {});
+    model_.end_backward();
     optimizer_.after_backward();
     if (program_.outputs != Outputs::UntilOverwritten) {
       model_.drop_outputs();
@@ -326,6 +339,8 @@ void add_reserved(Program& program, const std::vector<TimelineRecorder::Event>& 
       gathers.insert(flat->gathers().begin(), flat->gathers().end());
       all_units += flat->gathered_bytes();
     }
+  if (const FullyShard* sharded = program.model->modules().fully_shard())
+    gathers.insert(sharded->gathers().begin(), sharded->gathers().end());
   replay_streams(events, gathers, limit, result.prediction);
   if (all_units == 0 || program.limits_gathers) return;
   // The host requests gathers ahead of the GPU for as long as the allocator has memory.
@@ -367,6 +382,12 @@ Figures run(SetUp set_up, const recipe::Recipe& recipe, const Options& options) 
 
 bool has_lightning_model(const nlohmann::json& config) {
   return model_type(config) == "blip-2" || model_type(config) == "gpt2";
+}
+
+bool takes_fully_sharded(const recipe::Recipe& recipe) {
+  const auto& optimizer = recipe.optimizer.name;
+  return (optimizer == Name::AdamW || optimizer == Name::Sgd) && !recipe.updates_on_host() &&
+         !recipe.quantize.starts_with("bnb.int8") && !recipe.lora.use_dora;
 }
 
 bool has_liger_kernels(const std::string& model_type) {

@@ -37,6 +37,9 @@ struct Options {
   // Of transformers' decoders.
   bool on_cpu = false;  // a CPU's attention and dropout
   bool liger = false;   // with Liger's kernels
+  // A script's own loop in place of the Trainer: what the model returned stays until the next
+  // step's takes its place, and torch's AdamW is not told to be fused.
+  bool own_loop = false;
 };
 
 // What a script's four snapshots around a step say.
@@ -63,6 +66,8 @@ struct Figures {
 // Whether there is a model of a library other than LitGPT: by the model_type of a Hugging Face
 // config.
 bool has_lightning_model(const nlohmann::json& config);
+// Whether FSDP2 is planned for such a recipe.
+bool takes_fully_sharded(const recipe::Recipe& recipe);
 // Whether what Liger's kernels make of a decoder of this model_type is known.
 bool has_liger_kernels(const std::string& model_type);
 

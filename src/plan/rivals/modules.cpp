@@ -54,7 +54,7 @@ at::TensorOptions Modules::parameters() const {
 }
 
 size_t Modules::begin_unit() {
-  if (options_.sharding != Sharding::FsdpUnits) return 0;
+  if (options_.sharding != Sharding::FsdpUnits && !is_fully_sharded(options_.sharding)) return 0;
   units_.emplace_back();
   return unit_ = units_.size() - 1;
 }
@@ -62,9 +62,12 @@ size_t Modules::begin_unit() {
 at::Tensor* Modules::keep(at::Tensor weight, bool trains) {
   weights_.push_back(std::move(weight));
   at::Tensor* const place = &weights_.back();
-  units_[unit_].push_back(place);
-  if (is_sharded()) {
+  // FSDP2 leaves codes of few bits whole.
+  const bool is_fully = is_fully_sharded(options_.sharding) && place->is_floating_point();
+  if (is_fully || !is_fully_sharded(options_.sharding)) units_[unit_].push_back(place);
+  if (is_sharded() || is_fully) {
     memory::vacate(*place);  // it tells its shape, and is never there alone
+    if (is_fully) place->set_requires_grad(trains);
   } else if (trains) {
     place->set_requires_grad(true);
     if (options_.sharding != Sharding::DdpBucketViews) tag_gradients(*place);
@@ -104,9 +107,10 @@ Modules::Linear Modules::linear(int64_t in, int64_t out, bool bias, std::vector<
     layer.weight = weight({out, in});
   if (bias) layer.bias = weight({out});
   if (!options_.lora.enabled || adapted.empty()) return layer;
-  // peft's are float32 whatever the others are.
   const bool is_peft = options_.library == Library::Transformers;
-  const at::TensorOptions type = is_peft ? options.dtype(at::kFloat) : parameters();
+  // peft's are float32 whatever the others are; gathered they are as the others.
+  const bool in_float = is_peft && options_.stored == at::ScalarType::Undefined;
+  const at::TensorOptions type = in_float ? options.dtype(at::kFloat) : parameters();
   const auto parts = static_cast<int64_t>(adapted.size());
   const int64_t outputs = std::accumulate(adapted.begin(), adapted.end(), int64_t{0});
   layer.parts = std::move(adapted);
@@ -140,6 +144,7 @@ void Modules::share() {
       flats_.push_back(std::make_unique<FlatWeights>(std::move(slots), options_.ranks, compute()));
       trained_.push_back(flats_.back()->part());
     }
+  if (is_fully_sharded(options_.sharding)) return share_fully();
   const bool views = options_.sharding == Sharding::DdpBucketViews;
   if (!views && options_.sharding != Sharding::Ddp) return;
   const memory::CategoryGuard category(views ? Category::Gradients : Category::Communication);
@@ -147,6 +152,17 @@ void Modules::share() {
     buckets_.push_back(at::empty_like(weight, weight.options()));
     if (views) gradients_go_into_buckets(weight);
   }
+}
+
+void Modules::share_fully() {
+  fully_shard_ = std::make_unique<FullyShard>(FullyShard::Options{
+      .ranks = options_.ranks, .reshards = options_.sharding == Sharding::FullyShard});
+  for (const std::vector<at::Tensor*>& slots : units_) {
+    fully_shard_->add_group(slots, options_.stored);
+    for (const at::Tensor* slot : slots)
+      if (slot->requires_grad()) tag_gradients(*slot);
+  }
+  trained_ = fully_shard_->trained();
 }
 
 at::Tensor Modules::cast(const at::Tensor& x) const {
@@ -260,7 +276,29 @@ at::Tensor Model::forward() {
   at::Tensor result = loss();
   finish_gathers();
   modules_.drop_weight_casts();
+  if (FullyShard* sharded = modules_.fully_shard()) sharded->end_forward();
   return result;
+}
+
+void Model::begin_backward(bool is_last) {
+  if (FullyShard* sharded = modules_.fully_shard()) sharded->reduce_next(is_last);
+}
+
+void Model::end_backward() {
+  if (FullyShard* sharded = modules_.fully_shard()) sharded->end_backward();
+}
+
+void Model::enter(size_t unit) {
+  if (FullyShard* sharded = modules_.fully_shard()) sharded->enter(unit);
+}
+
+at::Tensor Model::entered(size_t unit, const at::Tensor& x) {
+  FullyShard* sharded = modules_.fully_shard();
+  return sharded != nullptr ? sharded->entered(unit, x) : x;
+}
+
+void Model::leave(size_t unit, const at::Tensor& output, FullyShard::Stays stays) {
+  if (FullyShard* sharded = modules_.fully_shard()) sharded->leave(unit, output, stays);
 }
 
 void Model::finish_gathers() {
@@ -273,14 +311,17 @@ void Model::mark_unit(const at::Tensor& output, int32_t unit) {
   output.register_hook([unit](const at::Tensor&) { memory::current_tag.unit = unit; });
 }
 
-at::Tensor Model::run_block(size_t unit, const std::string& name,
-                            const std::vector<at::Tensor>& inputs, TensorModule module) {
+at::Tensor Model::run_block(size_t unit, const std::string& name, std::vector<at::Tensor> inputs,
+                            TensorModule module) {
   const int32_t id = memory::unit_id(name);
   const memory::UnitGuard guard(id);
-  TensorModule marked = [this, unit, id,
+  const bool is_flat = unit != 0 && modules_.is_sharded();
+  enter(unit);
+  inputs.front() = entered(unit, inputs.front());
+  TensorModule marked = [this, is_flat, unit, id,
                          module = std::move(module)](const std::vector<at::Tensor>& given) {
     const memory::UnitGuard again(id);
-    if (unit != 0) modules_.flat(unit).gather();
+    if (is_flat) modules_.flat(unit).gather();
     const at::Tensor out = module(given);
     // What is recomputed casts weights anew, for its own backward.
     if (memory::current_tag.phase == memory::Phase::Backward) modules_.drop_weight_casts();
@@ -292,7 +333,8 @@ at::Tensor Model::run_block(size_t unit, const std::string& name,
   });
   const at::Tensor out =
       options_.checkpointing && has_graph ? recomputed(inputs, std::move(marked)) : marked(inputs);
-  if (unit == 0) return out;
+  leave(unit, out, FullyShard::Stays::Never);
+  if (!is_flat) return out;
   // The next unit's weights are gathered while this one runs, so two units are gathered at a time.
   gathered_.push_back(unit);
   if (gathered_.size() > 1) {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/nn/precision.h"
+#include "plan/rivals/fully_shard.h"
 #include "plan/rivals/sharding.h"
 #include "recipe/recipe.h"
 
@@ -36,6 +37,8 @@ class Modules {
     at::ScalarType loaded = at::kFloat;
     Sharding sharding = Sharding::None;
     int64_t ranks = 1;
+    // Of fully sharded weights, where it is another than that in which they are gathered.
+    at::ScalarType stored = at::ScalarType::Undefined;
     recipe::LoraOptions lora = {};  // enabled: nothing but adapters trains
     std::string quantize = {};      // empty: none
     bool on_cpu = false;            // operators as a CPU has them
@@ -65,6 +68,7 @@ class Modules {
 
   // Weights made from here on belong to a new FSDP unit; its index, 0 where there are none.
   size_t begin_unit();
+  void resume_unit(size_t unit) { unit_ = unit; }
   // … to the rest again, which is unit 0.
   void end_unit() { unit_ = 0; }
   at::Tensor* weight(std::vector<int64_t> sizes);
@@ -102,6 +106,8 @@ class Modules {
   // Of what FSDP has taken apart.
   FlatWeights& flat(size_t unit) { return *flats_[unit]; }
   const std::vector<std::unique_ptr<FlatWeights>>& flats() const { return flats_; }
+  // Null where weights are not fully sharded.
+  FullyShard* fully_shard() const { return fully_shard_.get(); }
   // What the optimizer trains; with FSDP this rank's parts.
   const std::vector<at::Tensor>& trained() const { return trained_; }
   void drop_gradients();
@@ -112,6 +118,7 @@ class Modules {
   at::ScalarType compute() const { return options_.precision.compute; }
   at::Tensor* keep(at::Tensor weight, bool trains);
   void make_codes(Linear& layer);
+  void share_fully();
   // The weight as it is before it is quantized.
   at::Tensor dequantized(const Linear& layer) const;
   at::Tensor low_rank(const Linear& layer, const at::Tensor& x);
@@ -126,6 +133,7 @@ class Modules {
   std::vector<at::Tensor> buckets_;
   std::vector<std::pair<at::Tensor, at::Tensor>> casts_;  // weight, its 16-bit copy
   std::vector<std::unique_ptr<FlatWeights>> flats_;
+  std::unique_ptr<FullyShard> fully_shard_;
 };
 
 // What the loop that trains an eager PyTorch model asks of it, and what models share: units of an
@@ -139,6 +147,7 @@ class Model {
     int64_t tokens = 1;          // of each, padded
     int64_t labels = 0;          // of each, where a decoder has a length of its own
     bool padded = false;         // of a decoder: some samples are shorter, so that there is a mask
+    bool keeps_logits = false;   // of a decoder: the loop holds what it returns
   };
 
   explicit Model(const Options& options) : options_(options), modules_(options.weights) {}
@@ -152,13 +161,16 @@ class Model {
   // or the next one's.
   at::Tensor forward();
   void drop_outputs() { outputs_.clear(); }
+  // Around the backward of each micro-batch.
+  void begin_backward(bool is_last);
+  void end_backward();
   Modules& modules() { return modules_; }
 
  protected:
   virtual at::Tensor loss() = 0;
 
   // module(inputs) as an FSDP unit, checkpointed where that is wanted.
-  at::Tensor run_block(size_t unit, const std::string& name, const std::vector<at::Tensor>& inputs,
+  at::Tensor run_block(size_t unit, const std::string& name, std::vector<at::Tensor> inputs,
                        TensorModule module);
   // Block after block: each one's result takes the place of x, and `run(block, given)` gets that
   // and the others.
@@ -173,6 +185,10 @@ class Model {
     }
     return x;
   }
+  // Around the forward of what is fully sharded.
+  void enter(size_t unit);
+  at::Tensor entered(size_t unit, const at::Tensor& x);
+  void leave(size_t unit, const at::Tensor& output, FullyShard::Stays stays);
   // The last block has run, and with it the last FSDP unit but for the rest.
   void finish_gathers();
   // Where the backward of a unit begins: when its output's gradient is there.

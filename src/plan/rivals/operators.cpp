@@ -287,6 +287,36 @@ at::Tensor product_4bit(const at::Tensor& x, const at::Tensor& codes, int64_t ou
                 });
 }
 
+std::pair<at::Tensor, at::Tensor> top_columns(const at::Tensor& x, int64_t count) {
+  const at::Tensor indices = make({x.size(0), count}, x, at::kLong);
+  const at::Tensor values =
+      record(make({x.size(0), count}, x), {x}, {indices},
+             [sizes = x.sizes().vec()](const Tensors&, const at::Tensor& gradient) -> Tensors {
+               return {make(sizes, gradient)};
+             });
+  return {values, indices};
+}
+
+at::Tensor taken_rows(const at::Tensor& x, const at::Tensor& indices) {
+  Sizes sizes = x.sizes().vec();
+  sizes.front() = indices.size(0);
+  return record(make(sizes, x), {x}, {indices},
+                [of_x = x.sizes().vec()](const Tensors&, const at::Tensor& gradient) -> Tensors {
+                  return {make(of_x, gradient)};
+                });
+}
+
+at::Tensor grouped_product(const at::Tensor& x, const at::Tensor& weight) {
+  const at::Tensor given = x.to(weight.scalar_type());
+  const bool trains = weight.requires_grad();
+  return record(make({x.size(0), weight.size(1)}, given), {given, weight},
+                {weight, trains ? given : at::Tensor()},
+                [trains](const Tensors& kept, const at::Tensor& gradient) -> Tensors {
+                  const at::Tensor of_x = make({gradient.size(0), kept[0].size(2)}, gradient);
+                  return {of_x, trains ? at::empty_like(kept[0]) : at::Tensor()};
+                });
+}
+
 at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& targets, int64_t ignored) {
   return at::cross_entropy_loss(logits.view({-1, logits.size(-1)}), targets.view({-1}), {},
                                 at::Reduction::Mean, ignored, 0.0);

@@ -6,6 +6,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+#include <utility>
+
 namespace snug::plan::rivals {
 
 // ids (B, T), weight (V, D) -> (B, T, D). Its gradient is as large as the table.
@@ -66,6 +69,13 @@ at::Tensor dequantized_8bit(const at::Tensor& codes);
 // recomputed, until the whole backward is over, and dequantize the weight for the gradient.
 at::Tensor product_8bit(const at::Tensor& x, const at::Tensor& codes, at::ScalarType product,
                         bool on_cpu);
+
+// Of x (N, E) the highest `count` columns of each row, and which they are (int64).
+std::pair<at::Tensor, at::Tensor> top_columns(const at::Tensor& x, int64_t count);
+// Rows of x (N, …) by their indices (S): (S, …).
+at::Tensor taken_rows(const at::Tensor& x, const at::Tensor& indices);
+// x (S, I), rows sorted by expert, times each one's weight (experts, O, I): (S, O).
+at::Tensor grouped_product(const at::Tensor& x, const at::Tensor& weight);
 
 // The mean loss of logits (…, V), whose rows with the target `ignored` do not count.
 at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& targets, int64_t ignored);

@@ -26,7 +26,14 @@ enum class Sharding {
   // DeepSpeed's, with the optimizer on the host: `DeepSpeedStrategy(stage=3,
   // offload_optimizer=True)`.
   Zero3Offload,
+  // accelerate's FSDP2 around each block, the embedding, and the head with its norm (FullyShard).
+  FullyShard,
+  // … of which weights stay whole from forward to backward (`reshard_after_forward: false`).
+  FullyShardGradients,
 };
+inline bool is_fully_sharded(Sharding sharding) {
+  return sharding == Sharding::FullyShard || sharding == Sharding::FullyShardGradients;
+}
 inline bool is_fsdp(Sharding sharding) {
   return sharding == Sharding::FsdpWhole || sharding == Sharding::FsdpUnits;
 }

@@ -262,6 +262,7 @@ constexpr KeyRow kAxolotlRows[] = {
 
     // Kernels
     {"plugins", Way::By, {}, {}, {}, take_plugins},
+    {"liger_fused_linear_cross_entropy", Way::By, {}, {}, {}, take_liger},
     {"xformers_attention sdp_attention flex_attention flex_attn_compile_kwargs flash_attention "
      "flash_attn_cross_entropy flash_attn_rms_norm flash_attn_fuse_mlp flash_optimum "
      "sage_attention "
@@ -271,7 +272,7 @@ constexpr KeyRow kAxolotlRows[] = {
      "chunked_cross_entropy_num_chunks tiled_mlp tiled_mlp_num_shards tiled_mlp_use_original_mlp "
      "use_kernels torch_compile torch_compile_backend torch_compile_mode torch_compile_options "
      "llama4_linearized_experts liger_rope liger_rms_norm liger_rms_norm_gated liger_layer_norm "
-     "liger_swiglu liger_glu_activation liger_cross_entropy liger_fused_linear_cross_entropy "
+     "liger_swiglu liger_glu_activation liger_cross_entropy "
      "liger_kernel_impl cut_cross_entropy expert_backend moe_grouped_backend moe_bnb_fast "
      "moe_dequant_chunk_size use_scattermoe use_sonicmoe use_dsv4_kernels use_glm_dsa_kernels",
      Way::Idle,

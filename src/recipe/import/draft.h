@@ -81,6 +81,7 @@ class Draft {
   void set(std::string_view ours, std::string_view value, std::string_view theirs);
   void differs(std::string_view theirs, std::string why);
   void idle(std::string_view theirs, std::string why);
+  void note_liger() { out_.has_liger = true; }
   // The fault is waived if the command line sets `ours`.
   void refuse(std::string_view theirs, std::string_view ours, std::string why);
 

@@ -29,6 +29,7 @@ struct ImportRefusal {
 
 struct Imported {
   std::string program;
+  bool has_liger = false;  // Liger's kernels, which are nothing to snug, but to a plan beside it
   std::vector<Setting> settings;
   std::vector<ImportRemark> differing;  // of keys that are carried over, but mean something else
   std::vector<ImportRemark> idle;       // of keys without an effect here

@@ -101,7 +101,8 @@ constexpr KeyRow kLlamaFactoryRows[] = {
     // Memory and kernels
     {"pure_bf16", Way::Read, "precision"},
     {"disable_gradient_checkpointing", Way::Read, "activation_checkpointing"},
-    {"flash_attn use_unsloth use_unsloth_gc enable_liger_kernel use_reentrant_gc use_v1_kernels",
+    {"enable_liger_kernel", Way::By, {}, {}, {}, take_liger},
+    {"flash_attn use_unsloth use_unsloth_gc use_reentrant_gc use_v1_kernels",
      Way::Idle,
      {},
      kOwnKernels},

@@ -96,6 +96,11 @@ void take_resume(Draft& draft, const Found& found) {
     draft.differs(found.key, "must be a checkpoint that snug wrote");
 }
 
+void take_liger(Draft& draft, const Found& found) {
+  if (is_on(found.node)) draft.note_liger();
+  draft.idle(found.key, std::string(kOwnKernels));
+}
+
 void take_length(Draft& draft, std::string_view epochs) {
   if (const auto steps = draft.number("max_steps"); steps && *steps > 0) {
     draft.set("train.max_steps", fmt::format("{:.0f}", *steps), "max_steps");

@@ -57,6 +57,8 @@ void take_resume(Draft& draft, const Found& found);
 // --- what several keys say together; each takes the keys' names where programs differ ---
 
 void take_length(Draft& draft, std::string_view epochs);
+// A switch of Liger's kernels.
+void take_liger(Draft& draft, const Found& found);
 void take_warmup(Draft& draft);
 void take_schedule(Draft& draft, std::string_view key);
 void take_optimizer(Draft& draft, std::string_view key);

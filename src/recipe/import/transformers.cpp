@@ -77,8 +77,9 @@ constexpr KeyRow kTransformersRows[] = {
      {},
      "snug writes whole checkpoints in its own format, and resumes from them exactly"},
     {"do_train do_eval do_predict", Way::Idle, {}, "the command says what is done"},
+    {"use_liger_kernel", Way::By, {}, {}, {}, take_liger},
     {"torch_compile torch_compile_backend torch_compile_mode torchdynamo jit_mode_eval use_ipex "
-     "use_liger_kernel liger_kernel_config torch_empty_cache_steps use_cache "
+     "liger_kernel_config torch_empty_cache_steps use_cache "
      "half_precision_backend "
      "fp16_backend fp16_opt_level",
      Way::Idle,

@@ -66,10 +66,8 @@ constexpr KeyRow kSftRows[] = {
      Way::Idle,
      {},
      kOwnLoader},
-    {"use_liger ignore_bias_buffers gradient_checkpointing_use_reentrant",
-     Way::Idle,
-     {},
-     kOwnKernels},
+    {"use_liger", Way::By, {}, {}, {}, take_liger},
+    {"ignore_bias_buffers gradient_checkpointing_use_reentrant", Way::Idle, {}, kOwnKernels},
     {"router_aux_loss_coef", Way::Off, {}, kNoSuchTechnique},
 };
 

@@ -51,13 +51,15 @@ struct DemoOptions {
 
 // plan, beside its recipe.
 struct PlanOptions {
-  std::string device = "cpu";  // a profile's name or a YAML file; cpu: this machine
-  std::string like;            // another program to compare with; empty: none
-  bool scaling = false;        // also plan for more devices
-  bool largest = false;        // search the largest model that fits
-  std::string sweep;           // options that run through values; empty: none
-  bool operations = false;     // also count the kernels of a step
-  std::string price_per_hour;  // "2.49 USD", of one device; empty: not known
+  std::string device = "cpu";     // a profile's name or a YAML file; cpu: this machine
+  std::string like;               // another program to compare with; empty: none
+  bool recipe_has_liger = false;  // a recipe of transformers' kin that has Liger's kernels on
+  bool scaling = false;           // also plan for more devices
+  bool largest = false;           // search the largest model that fits
+  int64_t machine_devices = 0;    // of a machine that a sweep's runs stand on side by side; 0: none
+  std::string sweep;              // options that run through values; empty: none
+  bool operations = false;        // also count the kernels of a step
+  std::string price_per_hour;     // "2.49 USD", of one device; empty: not known
   bool json = false;
   std::string html;  // HTML file to write
 };
@@ -174,6 +176,7 @@ struct ConvertOptions {
   std::string pretrained_checkpoint_dir;  // an adapter's base; empty = the one that it names
   std::string imatrix;                    // a file with an importance matrix; empty = none
   std::string imatrix_data;               // rows to make one from; empty = none
+  std::string imatrix_out;                // a file to keep that one in; empty = none
   std::string precision = "bf16-true";    // while it is made
   bool verbose = false;
 };

@@ -269,6 +269,13 @@ std::vector<Row> plan_rows(PlanOptions& o) {
                "8, 16; KEY+KEY=… sets both)",
        .kind = TextKind::Verbatim},
       {.theme = kPlan,
+       .key = "machine_devices",
+       .slot = &o.machine_devices,
+       .help = "with a sweep over one option: also how many such runs a machine with N of the "
+               "device holds at once, by its memory",
+       .min = 0,
+       .max = 65536},
+      {.theme = kPlan,
        .key = "operations",
        .slot = &o.operations,
        .help = "also count the operations of a step on a GPU (--device): launches, bytes read and "
@@ -539,6 +546,11 @@ std::vector<Row> convert_rows(ConvertOptions& o) {
        .slot = &o.imatrix_data,
        .help = "rows to make an importance matrix from, such as those of the training: a file as "
                "--data.json_path takes it",
+       .kind = TextKind::File},
+      {.theme = kFiles,
+       .key = "imatrix_out",
+       .slot = &o.imatrix_out,
+       .help = "file to keep the matrix of --imatrix_data in, for --imatrix and for llama.cpp",
        .kind = TextKind::File},
       {.theme = kFiles,
        .key = "precision",

@@ -820,6 +820,19 @@ TEST(Import, TakesWhatIsSwitchedOffAsOff) {
   EXPECT_CONTAINS(text, "ratio: the whole optimizer state is kept in host memory");
 }
 
+// snug has no such switch; a plan beside transformers reads it.
+TEST(Import, NotesLigersKernels) {
+  const auto has_liger = [](const std::string& text) {
+    return import_recipe(read_yaml(text, "r.yaml"), "r.yaml")->has_liger;
+  };
+  for (const char* recipe :
+       {"finetuning_type: lora\nenable_liger_kernel: ", "dataset_name: d\nuse_liger_kernel: ",
+        "base_model: m\nsequence_len: 8\nliger_fused_linear_cross_entropy: "}) {
+    EXPECT_TRUE(has_liger(std::string(recipe) + "true")) << recipe;
+    EXPECT_FALSE(has_liger(std::string(recipe) + "false")) << recipe;
+  }
+}
+
 TEST(Import, ReadsLlamaFactorysListOfDataSets) {
   const test::TempFolder folder;
   fs::create_directories(folder / "data");

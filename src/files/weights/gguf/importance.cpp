@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <span>
+#include <string>
 #include <utility>
 
 #include "base/error.h"
@@ -14,6 +16,8 @@
 namespace snug::files {
 namespace {
 
+// Entries of a GGUF file: a row of sums of squares, and how many there were of each.
+const std::string kSums = ".in_sum2", kCounts = ".counts";
 constexpr const char* kRemedy = "make the file again with llama-imatrix";
 
 void add_entry(ImportanceMatrix& matrix, std::string_view name, std::vector<float> columns) {
@@ -43,12 +47,11 @@ std::vector<float> floats_of(const TensorSource& file, const TensorInfo& tensor)
 // Tensors NAME.in_sum2, a row for each expert, and NAME.counts. Where nothing was counted all
 // columns matter alike.
 void read_gguf(const std::filesystem::path& path, ImportanceMatrix& matrix) {
-  constexpr std::string_view kSums = ".in_sum2";
   const auto file = GgufFile::open(path);
   for (const TensorInfo& tensor : file->tensors()) {
     if (!tensor.name.ends_with(kSums)) continue;
     const std::string name = tensor.name.substr(0, tensor.name.size() - kSums.size());
-    const TensorInfo* counts = file->find(name + ".counts");
+    const TensorInfo* counts = file->find(name + kCounts);
     if (counts == nullptr || counts->num_elements() != 1 || tensor.num_elements() == 0)
       throw UserError(
           "{}: the entry {} is not one row of sums with one count, which is all that a matrix "
@@ -114,6 +117,26 @@ ImportanceMatrix read_importance(const std::filesystem::path& path) {
     throw UserError("{}: this GGUF file has no tensors NAME.in_sum2, so it is no importance matrix",
                     matrix.label);
   return matrix;
+}
+
+void write_importance(const ImportanceMatrix& matrix, const std::filesystem::path& path) {
+  GgufWriter out(path);
+  out.set_text("general.type", "imatrix");
+  out.set_texts("imatrix.datasets", {matrix.label});
+  out.set_u32("imatrix.chunk_count", 1);
+  out.set_u32("imatrix.chunk_size", 1);
+  std::vector<TensorInfo> tensors;
+  for (const auto& [name, columns] : matrix.columns) {
+    tensors.push_back(make_tensor_info(name + kSums, DType::F32, {1, std::ssize(columns)}));
+    tensors.push_back(make_tensor_info(name + kCounts, DType::F32, {1, 1}));
+  }
+  out.declare(tensors);
+  const std::vector<float> one{1};
+  for (const auto& [name, columns] : matrix.columns) {
+    out.write(name + kSums, std::as_bytes(std::span(columns)));
+    out.write(name + kCounts, std::as_bytes(std::span(one)));
+  }
+  out.finish();
 }
 
 }  // namespace snug::files

@@ -25,4 +25,7 @@ struct ImportanceMatrix {
 // Throws UserError for a file that is neither, or that holds negative or infinite values.
 ImportanceMatrix read_importance(const std::filesystem::path& path);
 
+// As a GGUF file that read_importance() and llama.cpp read: the means, as sums of one square each.
+void write_importance(const ImportanceMatrix& matrix, const std::filesystem::path& path);
+
 }  // namespace snug::files

@@ -37,6 +37,17 @@ TEST(Importance, IsFoundByNameAndHasTheWidthOfTheTensor) {
                  {"imatrix.dat", "blk.0.attn_q.weight", "4 columns", "8", "another model"});
 }
 
+TEST(Importance, IsWrittenAsItIsRead) {
+  const test::TempFolder folder;
+  for (const char* name : {"imatrix.gguf", "imatrix.dat"}) {
+    const ImportanceMatrix matrix = read_importance(data_file(name));
+    const auto path = folder / "again.gguf";
+    write_importance(matrix, path);
+    EXPECT_EQ(read_importance(path).columns, matrix.columns) << name;
+    EXPECT_EQ(GgufFile::open(path)->tensors().size(), 2 * matrix.columns.size());
+  }
+}
+
 TEST(Importance, RefusesWhatIsNone) {
   const test::TempFolder folder;
   expect_refused([] { read_importance(data_file("quantize.gguf")); },
