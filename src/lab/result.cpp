@@ -67,7 +67,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ModelChoice, checkpoint, config,
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Moment, unit, phase, allocated, by_category)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Figures, fits, peak_allocated, peak_reserved,
-                                                reserved_ahead, after_forward, peak_host,
+                                                num_alloc_retries, after_forward, peak_host,
                                                 parameter_bytes, by_category, step_seconds,
                                                 tokens_per_second, model_flops_per_second,
                                                 share_of_peak, device_use, tokens_per_epoch,

@@ -16,6 +16,11 @@ namespace {
 // Every byte that an operator writes is read about twice: by the next one and on the way back.
 constexpr double kTouches = 3;
 
+// Of a cudaMalloc or cudaFree in a step, with the device stopped: fitted on two published steps
+// with such calls beside steps without (recipes/lab/fsdp-sweep.yaml: fs-xl-base-b8,
+// fs-xxl-ckpt-b32).
+constexpr double kSecondsPerDriverCall = 3e-3;
+
 // Share of the blocks whose forward runs twice.
 double recomputed_share(const recipe::Recipe& recipe, const models::Model& model) {
   const auto num_blocks = std::ranges::count(const_cast<models::Model&>(model).units(),
@@ -190,6 +195,8 @@ StepCost step_cost(const models::Model& model, const recipe::Recipe& recipe,
       .micro_batches = engine::micro_batches_of_step(recipe, strategy.mesh),
       .order = engine::pipeline_order(recipe)};
   cost.idle_seconds = computing * (exec::pipeline_length(pipeline) - 1);
+  const DriverCalls& calls = prediction.driver_calls;
+  cost.retry_seconds = kSecondsPerDriverCall * static_cast<double>(calls.gets + calls.gives);
   return cost;
 }
 

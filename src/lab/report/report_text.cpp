@@ -184,11 +184,15 @@ std::string search_text(const Group& group, const std::vector<RowView>& views) {
   return text + tries_text(group, tries);
 }
 
-std::string sweep_text(const Group& group, const std::vector<const RowView*>& members) {
+std::string sweep_text(const LabRun& run, const Group& group,
+                       const std::vector<const RowView*>& members) {
   const RowView* best = best_of_sweep(members);
   if (best == nullptr) return "no row completed";
-  return fmt::format("most tokens per second at {} {} ({})", group.over, value_text(group, *best),
-                     count_text(best->own->tokens_per_second));
+  const RowView* published = is_full_size(run) ? best_published(members) : nullptr;
+  return fmt::format(
+      "most tokens per second at {} {} ({}){}", group.over, value_text(group, *best),
+      count_text(best->own->tokens_per_second),
+      published == nullptr ? "" : fmt::format("; published: at {}", value_text(group, *published)));
 }
 
 std::string groups_text(const LabRun& run, const std::vector<RowView>& views, bool escape) {
@@ -196,9 +200,10 @@ std::string groups_text(const LabRun& run, const std::vector<RowView>& views, bo
   for (const Group& group : run.suite.groups) {
     const auto members = members_of(group, views);
     if (members.empty()) continue;
-    const std::string line = fmt::format(
-        "{}: {}", group.title.empty() ? group.id : group.title,
-        group.kind == Group::Kind::Search ? search_text(group, views) : sweep_text(group, members));
+    const std::string line =
+        fmt::format("{}: {}", group.title.empty() ? group.id : group.title,
+                    group.kind == Group::Kind::Search ? search_text(group, views)
+                                                      : sweep_text(run, group, members));
     out += fmt::format("{}{}\n", escape ? "- " : "", escape ? markdown(line) : printable(line));
   }
   return out;

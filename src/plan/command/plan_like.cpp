@@ -310,11 +310,6 @@ std::string Like::text() const {
     text += fmt::format(" It takes {} of host memory per GPU; snug takes {}.",
                         format_bytes(q.peak_host), format_bytes(p.peak_host));
   text += "\n" + changes();
-  if (like_.reserved_ahead > 0)
-    text += fmt::format(
-        "FSDP without limit_all_gathers reserves up to {}: the host gathers weights ahead of the "
-        "GPU as long as there is memory.\n",
-        format_bytes(like_.reserved_ahead));
   return text;
 }
 
@@ -366,6 +361,7 @@ nlohmann::json Like::json() const {
                      {"fits", fits()},
                      {"peak_allocated", like_.prediction.peak_allocated},
                      {"peak_reserved", like_.prediction.peak_reserved},
+                     {"num_alloc_retries", like_.prediction.driver_calls.retries},
                      {"after_forward", like_.after_forward},
                      {"whose", whose()},
                      {"by_category", named(like_.prediction.by_category)},
@@ -390,7 +386,6 @@ nlohmann::json Like::json() const {
     return out;
   }
   out["labels_per_sample"] = options_.labels > 0 ? options_.labels : options_.tokens;
-  out["reserved_ahead"] = like_.reserved_ahead;
   out["peak_host"] = like_.prediction.peak_host;
   for (const rivals::PhaseFigures& phase : like_.phases)
     out["phases"].push_back({{"step", phase.step},

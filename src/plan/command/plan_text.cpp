@@ -141,6 +141,11 @@ void add_time(const Planned& p, Lines& lines) {
             p.from_data ? " of average samples" : "", c.tokens_per_second(), parts);
   if (const std::string hidden = hidden_text(c); !hidden.empty())
     lines.add("Hidden   {}: overlapped with the rest of the step", hidden);
+  if (const int64_t retries = p.prediction().driver_calls.retries; retries > 0)
+    lines.add(
+        "Retries  memory is so nearly full that the allocator gives cached memory back {} time{} a "
+        "step to get what it needs: about {} s; a smaller micro-batch may be faster",
+        retries, retries == 1 ? "" : "s", seconds_text(c.retry_seconds));
   if (p.price.per_hour > 0 && c.tokens_per_second() > 0) add_cost(p, lines);
 }
 
