@@ -115,6 +115,7 @@ Figures predicted_figures(const json& plan) {
 Figures like_figures(const json& like) {
   Figures figures = figures_of(like, like.at("fits"));
   figures.peak_host = like.value("peak_host", int64_t{0});
+  figures.step_seconds = like.value("step_seconds", 0.0);
   figures.parameter_bytes = like.value("weights", int64_t{0});
   figures.timeline = timeline_of(like.value("timeline", json::array()));
   return figures;

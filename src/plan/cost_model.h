@@ -16,7 +16,8 @@
 namespace snug::plan {
 
 struct StepCost {
-  double products_seconds = 0;   // matrix products and attention, recomputation included
+  double products_seconds = 0;   // matrix products, recomputation included
+  double attention_seconds = 0;  // likewise
   double memory_seconds = 0;     // reading and writing activations around them
   double optimizer_seconds = 0;  // the update, where it runs
   double disk_seconds = 0;       // reading and writing states on disk
@@ -35,12 +36,14 @@ struct StepCost {
   LinkBytes sent;                    // by each rank
 
   double seconds() const {
-    return products_seconds + memory_seconds + exposed_optimizer_seconds + exposed_disk_seconds +
-           exposed_transfer_seconds + exposed_collective_seconds + idle_seconds + retry_seconds;
+    return products_seconds + attention_seconds + memory_seconds + exposed_optimizer_seconds +
+           exposed_disk_seconds + exposed_transfer_seconds + exposed_collective_seconds +
+           idle_seconds + retry_seconds;
   }
   // The share of the step that computes.
   double busy_share() const {
-    const double busy = products_seconds + memory_seconds + exposed_optimizer_seconds;
+    const double busy =
+        products_seconds + attention_seconds + memory_seconds + exposed_optimizer_seconds;
     return seconds() > 0 ? busy / seconds() : 0;
   }
   double tokens_per_second() const { return seconds() > 0 ? tokens / seconds() : 0; }

@@ -288,6 +288,8 @@ std::string row_section(const LabRun& run, const RowView& view) {
   out += phases_table(view);
   std::vector<std::string> notes = view.row->notes;
   notes.insert(notes.end(), result.like_notes.begin(), result.like_notes.end());
+  if (const std::string original = original_words(*view.row); !original.empty())
+    notes.push_back(fmt::format("The original has {}; --as_published follows it.", original));
   if (!view.row->hardware.empty())
     notes.push_back((has_source(run) ? "Published for " : "Meant for ") + view.row->hardware + ".");
   out += list("Notes", notes) + log_block(run, view);

@@ -155,6 +155,25 @@ std::string reasons(const std::vector<RowView>& views, const char* bullet, bool 
   return out;
 }
 
+// What the originals of rows have otherwise; rows with the same are grouped.
+std::string original_text(const std::vector<RowView>& views, const char* bullet, bool escape) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> said;  // options -> rows
+  for (const RowView& view : without_tries(views)) {
+    const std::string options = original_words(*view.row);
+    if (options.empty()) continue;
+    auto found = std::ranges::find(said, options, &decltype(said)::value_type::first);
+    if (found == said.end()) found = said.insert(said.end(), {options, {}});
+    found->second.push_back(view.row->id);
+  }
+  std::string out;
+  for (const auto& [options, ids] : said) {
+    const std::string line = fmt::format("{}: the original has {}; --as_published follows it",
+                                         with_others(ids), options);
+    out += fmt::format("{}{}\n", bullet, escape ? markdown(line) : printable(line));
+  }
+  return out;
+}
+
 // "; tried 1 ✓, 2 ✓, 3 ✓, 4 ✗".
 std::string tries_text(const Group& group, const std::vector<const RowView*>& tries) {
   std::string out;
@@ -240,6 +259,8 @@ std::string report_text(const LabRun& run, int width, Shown what) {
   if (const std::string groups = groups_text(run, views, false); !groups.empty())
     rest += "\n" + groups;
   if (const std::string why = reasons(views, "  ", false); !why.empty()) rest += "\n" + why;
+  if (const std::string original = original_text(views, "  ", false); !original.empty())
+    rest += "\n" + original;
   rest += "\n" + summary_line(run, views) + "\n";
   const std::string title =
       fmt::format("{}, {}\n\n", printable(run.record.title),
@@ -272,6 +293,8 @@ std::string report_markdown(const LabRun& run) {
     out += "\n## Sweeps and searches\n\n" + groups;
   if (const std::string why = reasons(views, "- ", true); !why.empty())
     out += "\n## What differs, and why\n\n" + why;
+  if (const std::string original = original_text(views, "- ", true); !original.empty())
+    out += "\n## What the originals have otherwise\n\n" + original;
   out += "\n## What each row did\n\n";
   for (const RowView& view : rows) {
     out += fmt::format("- **{}**:", markdown(view.row->id));

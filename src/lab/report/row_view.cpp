@@ -260,8 +260,9 @@ std::string time_meaning(const LabRun& run, const std::vector<RowView>& views) {
             });
       });
   if (!has_short_times) return "";
-  return "Planned times are snug's own estimates, and optimistic: they assume links without other "
-         "traffic and a host that never keeps the device waiting. So they do not decide the "
+  return "Planned times are estimates by data sheets' rates and the shares of them that published "
+         "runs reached (docs/benchmarks.md says which were fitted); links are assumed to have no "
+         "other traffic, and the host never to keep the device waiting. So they do not decide the "
          "verdict.";
 }
 
@@ -308,6 +309,13 @@ const RowView* largest_that_fits(const std::vector<const RowView*>& members) {
       best = view;
   }
   return best;
+}
+
+std::string original_words(const Row& row) {
+  std::vector<std::string> options;
+  for (const auto& [key, value] : row.original_options)
+    options.push_back(fmt::format("{} {}", key, value));
+  return joined(options);
 }
 
 std::string value_text(const Group& group, const RowView& view) {

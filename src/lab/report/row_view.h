@@ -89,6 +89,8 @@ const RowView* largest_that_fits(const std::vector<const RowView*>& members);
 std::vector<const RowView*> members_of(const Group& group, const std::vector<RowView>& views);
 
 // The row's value in its group: "8", or a model's name.
+// "data.padding_in_loss true": what the row's original has otherwise; empty: nothing.
+std::string original_words(const Row& row);
 std::string value_text(const Group& group, const RowView& view);
 
 // The other program's name where any row has a count of it; empty: none.

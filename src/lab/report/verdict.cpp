@@ -134,13 +134,20 @@ class Judge {
     bytes("peak allocated", largest(p.peak_allocated), &Figures::peak_allocated);
     bytes("reserved", largest(p.reserved), &Figures::peak_reserved);
     for (const FigureCheck& check : out_.figures) decide(check);
-    if (!p.iteration_seconds) return;
+    add_time(own, p);
+  }
+
+  // Times decide nothing: those of other programs are estimated like snug's own.
+  void add_time(const Figures* own, const Published& published) {
+    const double tokens = own == nullptr ? 0 : own->tokens_per_second * own->step_seconds;
+    const double seconds = published.iteration_seconds   ? *published.iteration_seconds
+                           : published.tokens_per_second ? tokens / *published.tokens_per_second
+                                                         : 0;
+    if (seconds <= 0) return;
     const bool is_theirs = result_.like && result_.like->step_seconds > 0;
-    const double seconds = is_theirs ? result_.like->step_seconds : own ? own->step_seconds : 0;
-    out_.figures.push_back({"a step", *p.iteration_seconds, seconds,
-                            is_theirs ? result_.like_program : "snug", FigureCheck::Unit::Seconds,
-                            is_theirs});
-    decide(out_.figures.back());
+    const double compared = is_theirs ? result_.like->step_seconds : own ? own->step_seconds : 0;
+    out_.figures.push_back({"a step", seconds, compared, is_theirs ? result_.like_program : "snug",
+                            FigureCheck::Unit::Seconds, false});
   }
 
   void decide(const FigureCheck& check) {

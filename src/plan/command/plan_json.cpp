@@ -13,6 +13,7 @@ json cost_json(const StepCost& c) {
   return {{"step_seconds", c.seconds()},
           {"tokens_per_second", c.tokens_per_second()},
           {"products_seconds", c.products_seconds},
+          {"attention_seconds", c.attention_seconds},
           {"activations_seconds", c.memory_seconds},
           {"optimizer_seconds", c.optimizer_seconds},
           {"exposed_optimizer_seconds", c.exposed_optimizer_seconds},

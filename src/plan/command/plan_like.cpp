@@ -7,6 +7,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "core/nn/precision.h"
+#include "engine/adapters/trained_parts.h"
 #include "engine/strategy.h"
 #include "models/decoder/families.h"
 #include "plan/command/planned.h"
@@ -119,6 +120,7 @@ Like::Like(const std::string& program, const models::Model& model, const plan::C
   options_ = options_of(program, litgpt_, model, candidate.recipe, samples, device);
   if (transformers_) {
     like_ = rivals::like_transformers(model, candidate.recipe, options_);
+    cost_ = cost_of(model);
     try_changes(model);
     return;
   }
@@ -127,6 +129,21 @@ Like::Like(const std::string& program, const models::Model& model, const plan::C
                     model_type_);
   like_ = litgpt_ ? rivals::like_litgpt(model, candidate.recipe, options_)
                   : rivals::like_lightning(config, candidate.recipe, options_);
+  cost_ = cost_of(model);
+}
+
+// Products and collectives are those of snug's plan; what is written, padding and the allocator are
+// the other program's.
+StepCost Like::cost_of(const models::Model& model) const {
+  plan::Prediction prediction = candidate_.prediction;
+  prediction.bytes_written = like_.prediction.bytes_written;
+  prediction.micro_batches = like_.prediction.micro_batches;
+  prediction.tokens = like_.prediction.tokens;
+  prediction.driver_calls = like_.prediction.driver_calls;
+  const auto adapted = models::model_like(model);
+  engine::choose_trained(*adapted, candidate_.recipe);
+  return step_cost(*adapted, candidate_.recipe, device_, prediction,
+                   static_cast<double>(prediction.tokens), static_cast<double>(options_.tokens));
 }
 
 bool Like::fits(const rivals::Figures& figures) const {
@@ -366,6 +383,9 @@ nlohmann::json Like::json() const {
                      {"whose", whose()},
                      {"by_category", named(like_.prediction.by_category)},
                      {"timeline", timeline_json(like_.prediction.timeline)},
+                     {"step_seconds", cost_.seconds()},
+                     {"memory_seconds", cost_.memory_seconds},
+                     {"retry_seconds", cost_.retry_seconds},
                      {"weights", b.weights},
                      {"gradients", b.gradients},
                      {"optimizer_states", b.states},

@@ -242,6 +242,9 @@ class Training {
         std::clamp<int64_t>(train.global_batch_size / options.ranks / train.micro_batch_size, 1, 2);
   }
 
+  // In both steps.
+  int64_t micro_batches() const { return 2 * accumulate_; }
+
   Figures run() {
     for (step_ = 0; step_ < 2; ++step_) {
       recorder_.begin_step();
@@ -346,6 +349,9 @@ Figures run(SetUp set_up, const recipe::Recipe& recipe, const Options& options) 
   p.peak_allocated = peak.allocated - before;
   p.by_category = peak.by_category;
   p.timeline = recorder.moments();
+  p.bytes_written = recorder.bytes_written();
+  p.tokens = options.batch * options.tokens;
+  p.micro_batches = training.micro_batches();
   add_reserved(program, recorder.events(), options.reserved_limit, p);
   result.after_forward -= before;
   for (PhaseFigures& phase : result.phases) {
