@@ -80,6 +80,7 @@ Figures figures_of(const json& memory, bool fits) {
   return {.fits = fits,
           .peak_allocated = memory.value("peak_allocated", int64_t{0}),
           .peak_reserved = memory.value("peak_reserved", int64_t{0}),
+          .num_alloc_retries = memory.value("num_alloc_retries", 0.0),
           .after_forward = memory.value("after_forward", int64_t{0}),
           .by_category = memory.value("by_category", Bytes())};
 }
@@ -114,7 +115,7 @@ Figures predicted_figures(const json& plan) {
 Figures like_figures(const json& like) {
   Figures figures = figures_of(like, like.at("fits"));
   figures.peak_host = like.value("peak_host", int64_t{0});
-  figures.reserved_ahead = like.value("reserved_ahead", int64_t{0});
+  figures.step_seconds = like.value("step_seconds", 0.0);
   figures.parameter_bytes = like.value("weights", int64_t{0});
   figures.timeline = timeline_of(like.value("timeline", json::array()));
   return figures;
@@ -130,9 +131,6 @@ std::vector<std::string> notes_of(const json& like) {
   if (const int64_t paged = like.value("paged_states", int64_t{0}); paged > 0)
     notes.push_back(
         fmt::format("{} of optimizer states in paged memory, not included", format_bytes(paged)));
-  if (const int64_t ahead = like.value("reserved_ahead", int64_t{0}); ahead > 0)
-    notes.push_back(fmt::format(
-        "without limit_all_gathers up to {} would be reserved, not included", format_bytes(ahead)));
   return notes;
 }
 
@@ -237,6 +235,9 @@ Figures measured_figures(const report::RunRecord& record) {
                   .model_flops_per_second = finite(record.speed.model_flops_per_second),
                   .share_of_peak = finite(record.speed.share_of_peak),
                   .tokens_per_epoch = record.tokens_per_epoch};
+  if (!record.steps.empty())
+    figures.num_alloc_retries = static_cast<double>(report::summary_of(record).num_alloc_retries) /
+                                static_cast<double>(record.steps.size());
   for (const report::RankMemoryRecord& rank : record.ranks)
     figures.peak_allocated = std::max(figures.peak_allocated, rank.peak_allocated);
   for (const report::PhaseRecord& phase : record.memory.phases) {

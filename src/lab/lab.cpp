@@ -61,6 +61,7 @@ void check_options(const LabOptions& options) {
                                                  {!options.memory_budget.empty(), "memory_budget"},
                                                  {!options.set.empty(), "set"},
                                                  {!options.out_dir.empty(), "out_dir"},
+                                                 {options.as_published, "as_published"},
                                                  {options.row_timeout > 0, "row_timeout"},
                                                  {options.restart, "restart"}};
   for (const auto& [is_given, key] : of_run)
@@ -158,6 +159,7 @@ std::deque<LabRunner> runners_of(const LabOptions& options, const Words& words,
   const Mode mode = mode_of(options);
   std::vector<Suite> suites;
   for (const fs::path& file : wanted_suites(options)) suites.push_back(read_suite(file));
+  if (options.as_published) std::ranges::for_each(suites, follow_original);
   check_patterns(suites, options.rows);
   std::deque<LabRunner> runners;
   for (Suite& suite : suites) {

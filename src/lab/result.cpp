@@ -54,20 +54,21 @@ NLOHMANN_JSON_SERIALIZE_ENUM(Group::Kind,
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Comparison, quantity, relation, than)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Published, allocated_after_forward, peak_allocated,
                                                 reserved, parameter_bytes, iteration_seconds,
-                                                teraflops_per_second, device_use, device_use_spread,
-                                                epoch_seconds, last_loss)
+                                                tokens_per_second, teraflops_per_second, device_use,
+                                                device_use_spread, epoch_seconds, last_loss)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Row, id, title, change, from, model, command,
                                                 options, plan_options, run_options, scaled_options,
-                                                device, memory_budget, scaled_memory_budget, like,
-                                                expected, comparisons, published, hardware, notes,
-                                                explained, not_run, group, value, price_per_hour)
+                                                original_options, device, memory_budget,
+                                                scaled_memory_budget, like, expected, comparisons,
+                                                published, hardware, notes, explained, not_run,
+                                                group, value, price_per_hour)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Group, kind, id, title, over, base, together,
                                                 smallest, largest, models)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ModelChoice, checkpoint, config, scaled_config)
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Moment, unit, phase, allocated, by_category)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Figures, fits, peak_allocated, peak_reserved,
-                                                reserved_ahead, after_forward, peak_host,
+                                                num_alloc_retries, after_forward, peak_host,
                                                 parameter_bytes, by_category, step_seconds,
                                                 tokens_per_second, model_flops_per_second,
                                                 share_of_peak, device_use, tokens_per_epoch,

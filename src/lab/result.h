@@ -37,12 +37,12 @@ struct Moment {
 struct Figures {
   bool fits = true;
   int64_t peak_allocated = 0;
-  int64_t peak_reserved = 0;    // 0: not known (a CPU)
-  int64_t reserved_ahead = 0;   // of another program whose host gathers ahead; 0: it does not
-  int64_t after_forward = 0;    // 0: not known
-  int64_t peak_host = 0;        // planned: of offloaded state; measured: of the whole process
-  int64_t parameter_bytes = 0;  // 0: not known
-  Bytes by_category;            // at the peak
+  int64_t peak_reserved = 0;     // 0: not known (a CPU)
+  double num_alloc_retries = 0;  // of the allocator, in a step
+  int64_t after_forward = 0;     // 0: not known
+  int64_t peak_host = 0;         // planned: of offloaded state; measured: of the whole process
+  int64_t parameter_bytes = 0;   // 0: not known
+  Bytes by_category;             // at the peak
   double step_seconds = 0;
   double tokens_per_second = 0;
   double model_flops_per_second = 0;

@@ -2,6 +2,7 @@
 #include "plan/caching_allocator.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <iterator>
 
 namespace snug::plan {
@@ -16,6 +17,8 @@ constexpr int64_t kRoundLarge = 2 << 20;      // … rounded to this
 
 int64_t round_up(int64_t bytes, int64_t unit) { return (bytes + unit - 1) / unit * unit; }
 
+size_t pool_of(size_t stream, bool small) { return 2 * stream + (small ? 1 : 0); }
+
 int64_t segment_bytes(int64_t bytes) {
   if (bytes <= kSmallSize) return kSmallSegment;
   return bytes < kMinLargeAlloc ? kLargeSegment : round_up(bytes, kRoundLarge);
@@ -24,25 +27,26 @@ int64_t segment_bytes(int64_t bytes) {
 }  // namespace
 
 void CachingAllocator::insert_free(const Block& b) {
-  free_[b.small].insert({b.bytes, {b.segment, b.offset}});
+  free_[b.pool].insert({b.bytes, {b.segment, b.offset}});
 }
 void CachingAllocator::erase_free(const Block& b) {
-  free_[b.small].erase({b.bytes, {b.segment, b.offset}});
+  free_[b.pool].erase({b.bytes, {b.segment, b.offset}});
 }
 
-bool CachingAllocator::allocate(uint64_t id, int64_t bytes) {
+bool CachingAllocator::allocate(uint64_t id, int64_t bytes, size_t stream) {
   const int64_t rounded = std::max(kMinBlock, round_up(bytes, kMinBlock));
   const bool small = rounded <= kSmallSize;
-  auto found = free_[small].lower_bound({rounded, {-1, -1}});
-  if (found == free_[small].end()) {
-    if (!add_segment(segment_bytes(rounded), small)) return false;
-    found = free_[small].lower_bound({rounded, {-1, -1}});
+  const size_t pool = pool_of(stream, small);
+  auto found = free_[pool].lower_bound({rounded, {-1, -1}});
+  if (found == free_[pool].end()) {
+    if (!add_segment(segment_bytes(rounded), pool)) return false;
+    found = free_[pool].lower_bound({rounded, {-1, -1}});
   }
   Block& block = blocks_.at(found->second);
-  free_[small].erase(found);
+  free_[pool].erase(found);
   const int64_t rest = block.bytes - rounded;
   if (small ? rest >= kMinBlock : rest > kSmallSize) {
-    const Block tail{block.segment, block.offset + rounded, rest, small, false};
+    const Block tail{block.segment, block.offset + rounded, rest, pool, false};
     block.bytes = rounded;
     blocks_[{tail.segment, tail.offset}] = tail;
     insert_free(tail);
@@ -52,10 +56,16 @@ bool CachingAllocator::allocate(uint64_t id, int64_t bytes) {
   return true;
 }
 
-bool CachingAllocator::add_segment(int64_t bytes, bool small) {
-  if (limit_ > 0 && reserved_ + bytes > limit_) release_free_segments();
-  if (limit_ > 0 && reserved_ + bytes > limit_) return false;
-  const Block block{next_segment_++, 0, bytes, small, false};
+bool CachingAllocator::add_segment(int64_t bytes, size_t pool) {
+  const auto is_over = [&] { return limit_ > 0 && reserved_ + bytes > limit_; };
+  if (is_over()) {
+    ++calls_.retries;
+    if (on_retry_) on_retry_();
+    release_free_segments();
+  }
+  if (is_over()) return false;
+  ++calls_.gets;
+  const Block block{next_segment_++, 0, bytes, pool, false};
   segments_[block.segment] = bytes;
   blocks_[{block.segment, 0}] = block;
   insert_free(block);
@@ -72,6 +82,7 @@ void CachingAllocator::release_free_segments() {
       continue;
     }
     erase_free(first);
+    ++calls_.gives;
     reserved_ -= it->second;
     blocks_.erase({it->first, 0});
     it = segments_.erase(it);
@@ -116,24 +127,29 @@ int64_t rounded_up(int64_t bytes, int64_t unit) { return (bytes + unit - 1) / un
 
 }  // namespace
 
-ExpandableAllocator::ExpandableAllocator(int64_t limit) : limit_(limit) {
+ExpandableAllocator::ExpandableAllocator(int64_t limit, std::function<void()> on_retry)
+    : limit_(limit), on_retry_(std::move(on_retry)) {
   for (size_t i = 0; i < pools_.size(); ++i) {
-    pools_[i].granule = kGranules[i];
+    pools_[i].granule = kGranules[i % 2];
     pools_[i].blocks[0] = {.bytes = kEndless};
     pools_[i].unmapped = {0};
   }
 }
 
-bool ExpandableAllocator::allocate(uint64_t id, int64_t bytes) {
+bool ExpandableAllocator::allocate(uint64_t id, int64_t bytes, size_t stream) {
   const int64_t rounded = std::max(kLeastBytes, rounded_up(bytes, kLeastBytes));
-  const size_t index = rounded <= kSmallBytes ? 1 : 0;
+  const size_t index = pool_of(stream, rounded <= kSmallBytes);
   Pool& pool = pools_[index];
   auto block = best_fit(pool, rounded);
   // The least it requests from the device, as with fixed segments.
   const int64_t asked = std::max(pool.granule, rounded_up(rounded, kGranules[1]));
   const auto is_over = [&] { return limit_ > 0 && reserved_ + asked > limit_; };
   if (block == pool.blocks.end()) {
-    if (is_over()) give_free_memory_back();
+    if (is_over()) {
+      ++calls_.retries;
+      if (on_retry_) on_retry_();
+      give_free_memory_back();
+    }
     if (is_over()) return false;
     block = expand(pool, rounded);
   }
@@ -188,7 +204,7 @@ ExpandableAllocator::Blocks::iterator ExpandableAllocator::expand(Pool& pool, in
           rounded_up(std::min(wanted_end, first->first + first->second.bytes), pool.granule);
       first = split(pool, first, end - first->first);
       set_state(pool, first, State::Free);
-      count(first->second.bytes);
+      count(pool, first->second.bytes);
       first = merge(pool, first);
     }
     if (first->first + first->second.bytes >= wanted_end) return first;
@@ -234,7 +250,8 @@ ExpandableAllocator::Blocks::iterator ExpandableAllocator::split(Pool& pool, Blo
   return block;
 }
 
-void ExpandableAllocator::count(int64_t mapped) {
+void ExpandableAllocator::count(const Pool& pool, int64_t mapped) {
+  (mapped > 0 ? calls_.gets : calls_.gives) += std::abs(mapped) / pool.granule;
   reserved_ += mapped;
   peak_reserved_ = std::max(peak_reserved_, reserved_);
 }
@@ -249,7 +266,7 @@ void ExpandableAllocator::give_free_memory_back() {
       if (begin > block->first) block = std::next(split(pool, block, begin - block->first));
       block = split(pool, block, end - begin);
       set_state(pool, block, State::Unmapped);
-      count(begin - end);
+      count(pool, begin - end);
       block = merge(pool, block);
     }
 }

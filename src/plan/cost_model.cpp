@@ -13,8 +13,13 @@
 namespace snug::plan {
 namespace {
 
-// Every byte that an operator writes is read about twice: by the next one and on the way back.
-constexpr double kTouches = 3;
+// Every byte that an operator writes is read by the next one.
+constexpr double kTouches = 2;
+
+// Of a cudaMalloc or cudaFree in a step, with the device stopped: fitted on two published steps
+// with such calls beside steps without (recipes/lab/fsdp-sweep.yaml: fs-xl-base-b8,
+// fs-xxl-ckpt-b32).
+constexpr double kSecondsPerDriverCall = 3e-3;
 
 // Share of the blocks whose forward runs twice.
 double recomputed_share(const recipe::Recipe& recipe, const models::Model& model) {
@@ -156,16 +161,21 @@ StepCost step_cost(const models::Model& model, const recipe::Recipe& recipe,
                       strategy.mesh[dist::Axis::Tensor];
   const int stages = strategy.mesh[dist::Axis::Pipeline];
   const double flops = device.flops(precision.compute, recipe.matmul_precision);
-  cost.products_seconds = model.flops_per_token(seqlen) * tokens * micro_batches * repeated *
-                          slowest_stage(recipe, model, stages) /
-                          (flops * device.product_efficiency * sharing);
+  const double of_products = model.flops_per_token(0);
+  const auto seconds_of_flops = [&](double per_token, double efficiency) {
+    return per_token * tokens * micro_batches * repeated * slowest_stage(recipe, model, stages) /
+           (flops * efficiency * sharing);
+  };
+  cost.products_seconds = seconds_of_flops(of_products, device.product_efficiency);
+  cost.attention_seconds =
+      seconds_of_flops(model.flops_per_token(seqlen) - of_products, device.attention_efficiency);
   cost.model_flops = model.flops_per_token(seqlen) * cost.tokens;
   // Processes on a cpu share its peak.
   cost.peak_flops_per_second = flops * static_cast<double>(strategy.mesh.num_ranks());
   cost.memory_seconds = kTouches * share * static_cast<double>(prediction.bytes_written) *
                         micro_batches / static_cast<double>(prediction.micro_batches) /
-                        device.bytes_per_second;
-  const double computing = cost.products_seconds + cost.memory_seconds;
+                        (device.bytes_per_second * device.memory_efficiency);
+  const double computing = cost.products_seconds + cost.attention_seconds + cost.memory_seconds;
   const Compute compute{.forward = computing * forward / repeated,
                         .backward = computing * (1 - forward / repeated)};
   const bool updates_part = strategy.stage >= exec::ShardingStage::OptimizerStates;
@@ -190,6 +200,8 @@ StepCost step_cost(const models::Model& model, const recipe::Recipe& recipe,
       .micro_batches = engine::micro_batches_of_step(recipe, strategy.mesh),
       .order = engine::pipeline_order(recipe)};
   cost.idle_seconds = computing * (exec::pipeline_length(pipeline) - 1);
+  const DriverCalls& calls = prediction.driver_calls;
+  cost.retry_seconds = kSecondsPerDriverCall * static_cast<double>(calls.gets + calls.gives);
   return cost;
 }
 
@@ -264,8 +276,9 @@ UpdateCost update_cost(const recipe::Recipe& recipe, const DeviceProfile& device
       on_disk + bytes_of(on_host ? prediction.host_by_category : prediction.resident,
                          memory::Category::Optimizer);
   UpdateCost cost;
-  cost.optimizer_seconds = (2 * states + 3 * size.trained_bytes) /
-                           (on_host ? device.host_bytes_per_second : device.bytes_per_second);
+  cost.optimizer_seconds =
+      (2 * states + 3 * size.trained_bytes) /
+      (on_host ? device.host_bytes_per_second : device.bytes_per_second * device.memory_efficiency);
   cost.disk_seconds =
       on_disk / device.disk_read_bytes_per_second + on_disk / device.disk_write_bytes_per_second;
   const double update = cost.optimizer_seconds, disk = cost.disk_seconds;

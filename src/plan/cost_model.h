@@ -16,7 +16,8 @@
 namespace snug::plan {
 
 struct StepCost {
-  double products_seconds = 0;   // matrix products and attention, recomputation included
+  double products_seconds = 0;   // matrix products, recomputation included
+  double attention_seconds = 0;  // likewise
   double memory_seconds = 0;     // reading and writing activations around them
   double optimizer_seconds = 0;  // the update, where it runs
   double disk_seconds = 0;       // reading and writing states on disk
@@ -27,19 +28,22 @@ struct StepCost {
   double exposed_disk_seconds = 0;
   double exposed_transfer_seconds = 0;
   double exposed_collective_seconds = 0;
-  double idle_seconds = 0;  // pipeline stages waiting for the first and the last micro-batch
-  double tokens = 0;        // of the step, on all devices
-  double model_flops = 0;   // of the step, on all devices, without recomputation
+  double idle_seconds = 0;   // pipeline stages waiting for the first and the last micro-batch
+  double retry_seconds = 0;  // the allocator's calls to the driver, if it has to retry
+  double tokens = 0;         // of the step, on all devices
+  double model_flops = 0;    // of the step, on all devices, without recomputation
   double peak_flops_per_second = 0;  // of all devices
   LinkBytes sent;                    // by each rank
 
   double seconds() const {
-    return products_seconds + memory_seconds + exposed_optimizer_seconds + exposed_disk_seconds +
-           exposed_transfer_seconds + exposed_collective_seconds + idle_seconds;
+    return products_seconds + attention_seconds + memory_seconds + exposed_optimizer_seconds +
+           exposed_disk_seconds + exposed_transfer_seconds + exposed_collective_seconds +
+           idle_seconds + retry_seconds;
   }
   // The share of the step that computes.
   double busy_share() const {
-    const double busy = products_seconds + memory_seconds + exposed_optimizer_seconds;
+    const double busy =
+        products_seconds + attention_seconds + memory_seconds + exposed_optimizer_seconds;
     return seconds() > 0 ? busy / seconds() : 0;
   }
   double tokens_per_second() const { return seconds() > 0 ? tokens / seconds() : 0; }

@@ -5,7 +5,6 @@
 #include <memory>
 #include <optional>
 
-#include "core/memory/cuda_settings.h"
 #include "core/memory/disk_file.h"
 #include "core/ops/attention/library_attention.h"
 #include "core/ops/device/device.h"
@@ -14,13 +13,12 @@
 #include "engine/parallel/context_parallel.h"
 #include "engine/strategy.h"
 #include "models/family.h"
-#include "plan/caching_allocator.h"
 
 namespace snug::plan {
 
 TimelineRecorder::TimelineRecorder(memory::Ledger& ledger) : ledger_(ledger) {
   ledger_.observe([this](const memory::Change& change) {
-    if (change.bytes != 0) events_.push_back({change.serial, change.bytes});
+    if (change.bytes != 0) events_.all.push_back({change.serial, change.bytes});
     const bool pass =
         change.phase == memory::Phase::Forward || change.phase == memory::Phase::Backward;
     if (pass && change.bytes > 0) bytes_written_ += change.bytes;
@@ -100,42 +98,7 @@ int64_t micro_batches_of_sketch(const recipe::Recipe& recipe, const dist::MeshSh
   return std::min(all, kRounds * stages + all % stages);
 }
 
-template <class Allocator>
-void replay(const std::vector<TimelineRecorder::Event>& events, int64_t limit, Prediction& result) {
-  const auto run = [&](Allocator& allocator) {
-    for (const TimelineRecorder::Event& event : events) {
-      if (event.bytes < 0)
-        allocator.free(event.serial);
-      else if (!allocator.allocate(event.serial, event.bytes))
-        return false;
-    }
-    return true;
-  };
-  Allocator unlimited;
-  run(unlimited);
-  result.peak_reserved = unlimited.peak_reserved();
-  Allocator limited(limit);
-  if (limit == 0 || result.peak_reserved <= limit) return;
-  result.fits_reserved = run(limited);
-  // Tight, but it gives cached segments back and gets through.
-  if (result.fits_reserved) result.peak_reserved = limited.peak_reserved();
-}
-
 }  // namespace
-
-Segments own_segments() {
-  const std::string settings =
-      memory::allocator_settings(memory::allocator_settings_in_environment());
-  return memory::segments_expand(settings) ? Segments::Expandable : Segments::Fixed;
-}
-
-void replay_reserved(const std::vector<TimelineRecorder::Event>& events, int64_t limit,
-                     Segments segments, Prediction& result) {
-  if (segments == Segments::Expandable)
-    replay<ExpandableAllocator>(events, limit, result);
-  else
-    replay<CachingAllocator>(events, limit, result);
-}
 
 int64_t bytes_on_device(const Prediction& prediction, at::DeviceType kind) {
   return kind == at::kCUDA ? prediction.peak_reserved : prediction.peak_allocated;
@@ -230,8 +193,10 @@ Prediction predict(const models::Model& model, const recipe::Recipe& recipe,
       if (options.on_work && step == last_step) counter.emplace(note);
       const int64_t waits_before = ops::num_host_waits();
       waits_not_shown = 0;
+      if (recorder != nullptr) recorder->begin_step();
       engine.step(run_micro_batches, {.max_norm = recipe.train.max_norm}, scaler);
       engine.drop_gradients();
+      if (recorder != nullptr) recorder->end_step();
       result.host_waits = ops::num_host_waits() - waits_before + waits_not_shown;
     }
     // Clipping with the optimizer in backward runs all of them twice.
@@ -253,8 +218,12 @@ Prediction predict(const models::Model& model, const recipe::Recipe& recipe,
   if (recorder != nullptr) {
     result.timeline = recorder->moments();
     result.bytes_written = recorder->bytes_written() - gathered;
-    if (options.device == at::kCUDA)
-      replay_reserved(recorder->events(), options.reserved_limit, own_segments(), result);
+    if (options.device == at::kCUDA) {
+      const Reserved reserved = replay(recorder->events(), options.reserved_limit, own_segments());
+      result.peak_reserved = reserved.peak;
+      result.fits_reserved = reserved.fits;
+      result.driver_calls = reserved.of_step;
+    }
   }
   return result;
 }

@@ -14,6 +14,7 @@
 #include "core/ops/device/work.h"
 #include "data/micro_batch.h"
 #include "models/model.h"
+#include "plan/replay.h"
 #include "recipe/recipe.h"
 
 namespace snug::plan {
@@ -34,12 +35,11 @@ class TimelineRecorder {
   TimelineRecorder(const TimelineRecorder&) = delete;
   TimelineRecorder& operator=(const TimelineRecorder&) = delete;
 
-  // Every allocation and free, in order.
-  struct Event {
-    uint64_t serial = 0;
-    int64_t bytes = 0;  // negative: freed
-  };
-  const std::vector<Event>& events() const { return events_; }
+  // What follows is a step, until end_step(). The last one counts.
+  void begin_step() { events_.step_begin = events_.all.size(); }
+  void end_step() { events_.step_end = events_.all.size(); }
+  // Every allocation and free.
+  const MemoryEvents& events() const { return events_; }
   std::vector<Moment> moments() const;
   // Bytes allocated in forward and backward so far, which operators write.
   int64_t bytes_written() const { return bytes_written_; }
@@ -53,7 +53,7 @@ class TimelineRecorder {
   };
 
   memory::Ledger& ledger_;
-  std::vector<Event> events_;
+  MemoryEvents events_;
   std::vector<StepRange> step_ranges_;
   int64_t bytes_written_ = 0;
 };
@@ -71,6 +71,7 @@ struct Prediction {
   double trained_bytes = 0;       // of the weights that train
   int64_t peak_reserved = 0;      // by the device's allocator; on a CPU the same as allocated
   bool fits_reserved = true;      // within PredictOptions::reserved_limit
+  DriverCalls driver_calls;       // of the allocator, in each step within that limit
   int64_t after_forward = 0;      // live right after the first forward
   int64_t bytes_written = 0;      // allocated in all forwards and backwards
   int64_t tokens = 0;             // of the micro-batch
@@ -106,16 +107,6 @@ int64_t micro_batches_that_matter(const recipe::Recipe& recipe, const dist::Mesh
 Prediction predict(const models::Model& model, const recipe::Recipe& recipe,
                    const data::MicroBatch& largest, int64_t max_seqlen,
                    const PredictOptions& options = {});
-
-// Segments of libtorch's caching allocator: its default, or expandable.
-enum class Segments { Fixed, Expandable };
-// Those that snug's runs use on this machine.
-Segments own_segments();
-
-// Sets `peak_reserved` and `fits_reserved`: what libtorch's caching allocator reserves for these
-// events, and whether `limit` (0: none) suffices.
-void replay_reserved(const std::vector<TimelineRecorder::Event>& events, int64_t limit,
-                     Segments segments, Prediction& result);
 
 // The memory of the device that a run takes: on a GPU what the allocator reserves.
 int64_t bytes_on_device(const Prediction& prediction, at::DeviceType kind);

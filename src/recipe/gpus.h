@@ -10,6 +10,9 @@
 
 namespace snug::recipe {
 
+// Turing counts as Volta.
+enum class Generation { Volta, Ampere, Ada, Hopper, Blackwell };
+
 struct Gpu {
   std::string_view profile;    // its --device name; empty: no profile
   std::string_view cuda_name;  // whole words of the name that CUDA reports
@@ -19,18 +22,19 @@ struct Gpu {
   double tflops_16bit = 0, tflops_32bit = 0;
   double gb_per_second = 0;       // of its memory
   double link_gb_per_second = 0;  // from and to the host, one way, as usually measured
-  // Compute capability 8.0 or later. Earlier GPUs have no bfloat16 on tensor cores either.
-  bool flash_attention = true;
+  Generation generation = Generation::Ampere;
   // NVLink between the GPUs of a machine, one way, from data sheets; 0: PCIe, as to the host.
   double nvlink_gb_per_second = 0;
   // Each GPU's share of the network between machines, one way: as in DGX systems for GPUs with
   // NVLink, otherwise 25 Gbit/s.
   double network_gb_per_second = 3.125;
 
+  // Compute capability 8.0 or later. Earlier GPUs have no bfloat16 on tensor cores either.
+  bool flash_attention() const { return generation != Generation::Volta; }
   // TF32 products on tensor cores: half the 16-bit rate on every data sheet. GPUs before Ampere
   // have none.
   double tflops_tf32() const {
-    return flash_attention ? std::max(tflops_16bit / 2, tflops_32bit) : tflops_32bit;
+    return flash_attention() ? std::max(tflops_16bit / 2, tflops_32bit) : tflops_32bit;
   }
 };
 

@@ -41,6 +41,11 @@ std::string memory_text(const StepStatus& status) {
                      static_cast<double>(status.budget_bytes) / kGiB);
 }
 
+std::string retries_text(const StepStatus& status) {
+  return fmt::format("{} allocator retr{}", with_commas(status.num_alloc_retries),
+                     status.num_alloc_retries == 1 ? "y" : "ies");
+}
+
 constexpr std::string_view kPlain = "", kBold = "1", kGreen = "32", kYellow = "33", kRed = "31",
                            kDim = "2";
 
@@ -87,6 +92,7 @@ std::vector<Part> parts_of(const StepStatus& status) {
   if (status.share_of_peak > 0)
     parts.push_back({fmt::format("{:.0f}% peak", 100 * status.share_of_peak), kPlain, 5});
   if (status.memory_bytes > 0) parts.push_back({memory_text(status), memory_style(status), 4});
+  if (status.num_alloc_retries > 0) parts.push_back({retries_text(status), kYellow, 4});
   if (status.seconds_left) parts.push_back({clock_text(*status.seconds_left) + " left", kPlain, 2});
   return parts;
 }
@@ -215,6 +221,7 @@ void LiveLine::draw_plain() {
   std::string line =
       fmt::format("{} | {}", litgpt_line(*status_), rate_text(status_->tokens_per_second));
   if (status_->memory_bytes > 0) line += " | " + memory_text(*status_);
+  if (status_->num_alloc_retries > 0) line += " | " + retries_text(*status_);
   if (status_->seconds_left) line += " | " + clock_text(*status_->seconds_left) + " left";
   if (!is_tty_) write(line + "\n");
   copy(line);

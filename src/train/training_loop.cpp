@@ -272,7 +272,8 @@ void TrainingLoop::log_step(const engine::StepResult& result, double lr, double 
       .share_of_peak = parts_.figures.share_of_peak(rate),
       .memory_bytes = parts_.engine.ledger().at_peak().allocated,
       .reserved_bytes = memory::peak_reserved_on(parts_.engine.device.type()),
-      .budget_bytes = record.device.budget_bytes};
+      .budget_bytes = record.device.budget_bytes,
+      .num_alloc_retries = memory::cuda_alloc_retries()};
   parts_.log.step({.step = state_.step,
                    .loss = result.loss,
                    .seconds = seconds,

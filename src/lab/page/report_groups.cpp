@@ -118,6 +118,11 @@ std::string sweep_table(const Group& group, const std::vector<const RowView*>& m
   for (const char* title :
        {has_reserved ? "Peak reserved" : "Peak", "A step", "TFLOP/s", "Device use"})
     head += head_cell(title) + (has_published ? head_cell("published") : "");
+  const std::string program = counted_program_of(members);
+  const bool retries =
+      std::ranges::any_of(members, [](const RowView* view) { return has_retries(*view); });
+  if (retries) head += head_cell("Retries");
+  if (retries && !program.empty()) head += head_cell(program_words(program) + "’s");
   head += head_cell("Outcome", false);
   std::string body;
   for (const RowView* view : members) {
@@ -143,6 +148,9 @@ std::string sweep_table(const Group& group, const std::vector<const RowView*>& m
         number(published.teraflops_per_second.value_or(0), "{:.1f}"));
     add(has_run ? number(100 * own.device_use, "{:.0f} %") : "",
         number(100 * published.device_use.value_or(0), "{:.1f} %"));
+    if (retries) body += number_cell(retries_text(own));
+    if (retries && !program.empty())
+      body += number_cell(view->result->like ? retries_text(*view->result->like) : "");
     body += "<td>" + outcome_chip(*view) + "</td></tr>";
   }
   return table("Figures of: " + group.title, "card fit gap", head, body);
@@ -160,6 +168,10 @@ std::string sweep(const LabRun& run, const Group& group,
                        xml_escape(group.over), isolated(value_text(group, *best)),
                        count_text(best->own->tokens_per_second),
                        memory_text(needed_bytes(*best->own)));
+  const RowView* published = is_full_size(run) ? best_published(members) : nullptr;
+  if (published != nullptr)
+    out += fmt::format("<p>Published: most tokens per second at <strong>{} {}</strong>.</p>",
+                       xml_escape(group.over), isolated(value_text(group, *published)));
   if (is_published && !is_full_size(run))
     out +=
         "<p class=\"mu small\">Published figures are for the models at full size, so they are not "
@@ -230,8 +242,7 @@ void Curves::add_published(double at, const Published& published) {
 void Curves::add_counted(double at, const RowResult& result) {
   if (!result.like) return;
   memory.counted_name = program_words(result.like_program) + ", counted";
-  const int64_t counted = std::max(needed_bytes(*result.like), result.like->reserved_ahead);
-  memory.counted.emplace_back(at, static_cast<double>(counted) / bytes);
+  memory.counted.emplace_back(at, static_cast<double>(needed_bytes(*result.like)) / bytes);
 }
 
 void Curves::add_own(double at, const RowView& view) {
@@ -247,6 +258,19 @@ void Curves::add_own(double at, const RowView& view) {
   if (view.own->device_use > 0) use.own.emplace_back(at, 100 * view.own->device_use);
 }
 
+using Marks = std::vector<std::pair<double, std::string>>;
+
+// Where the most tokens a second are: snug's, and the published ones if they are drawn.
+Marks best_rows(const LabRun& run, const std::vector<const RowView*>& members) {
+  const RowView* own = best_of_sweep(members);
+  const RowView* published = is_full_size(run) ? best_published(members) : nullptr;
+  if (own != nullptr && own == published) return {{*own->row->value, "most tokens/s, both"}};
+  Marks marks;
+  if (own != nullptr) marks.emplace_back(*own->row->value, "most tokens/s");
+  if (published != nullptr) marks.emplace_back(*published->row->value, "published: most");
+  return marks;
+}
+
 double largest_of(const Curve& curve) {
   double most = 0;
   for (const Points* points : {&curve.own, &curve.published, &curve.counted})
@@ -255,7 +279,7 @@ double largest_of(const Curve& curve) {
 }
 
 std::string draw(const Curve& curve, const Group& group, const std::string& own_name,
-                 const std::vector<double>& values, const RowView* best) {
+                 const std::vector<double>& values, const Marks& best_rows) {
   report::LineChart chart;
   chart.title = curve.title;
   chart.unit = curve.unit;
@@ -275,10 +299,7 @@ std::string draw(const Curve& curve, const Group& group, const std::string& own_
     chart.series.push_back({curve.counted_name, "c2", Look::Dots, curve.counted});
   if (!curve.own.empty()) chart.series.push_back({own_name, "c0", Look::Dots, curve.own});
   if (chart.series.empty()) return "";
-  if (best != nullptr && best->row->value) {
-    chart.mark = *best->row->value;
-    chart.mark_name = "most tokens/s";
-  }
+  chart.marks = best_rows;
   const std::string wide = report::line_chart(chart);
   if (wide.empty()) return "";
   chart.width = kPhoneWidth;
@@ -309,7 +330,7 @@ std::string sweep_charts(const LabRun& run, const Group& group,
   }
   if (values.empty()) return "";
   std::sort(values.begin(), values.end());
-  const RowView* best = best_of_sweep(members);
+  const Marks best = best_rows(run, members);
   const bool measured = members[0]->result->measured.has_value();
   std::string out = "<div class=\"sweep\">";
   for (const Curve& curve : {curves.memory, curves.time, curves.flops, curves.use})

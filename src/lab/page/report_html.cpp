@@ -110,15 +110,10 @@ std::string definitions(const LabRun& run, const std::vector<RowView>& views) {
     term(out, program_words(program) + ", counted",
          "memory that the other program would allocate for the same model, batch and options, "
          "counted operation by operation; the program was not run.");
-  const bool has_range =
-      std::any_of(run.results.begin(), run.results.end(),
-                  [](const RowResult& r) { return r.like && r.like->reserved_ahead > 0; });
-  if (has_range)
-    term(out, "Reserved, host ahead",
-         "if the host gathers weights ahead of the device, the reserved memory lies between the "
-         "need of two blocks and the need of all blocks. A published figure in that range, or "
-         "within a tenth of its upper end, counts as met. Deviations are relative to the upper "
-         "end.");
+  if (std::ranges::any_of(views, has_retries))
+    term(out, "Retries",
+         "of the allocator in each step: the device refused memory until what was cached had been "
+         "given back, for which it stops.");
   term(out, "Within 10 %",
        "|figure / published − 1| ≤ 0.1; with several devices, the largest figure.");
   out += "</dl>";

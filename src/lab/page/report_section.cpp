@@ -86,9 +86,14 @@ std::string peak_table(const RowView& view) {
     line(category_words(category), [&](const Figures& f) { return bytes_of(f, category); });
   line("peak allocated", [](const Figures& f) { return f.peak_allocated; });
   line("peak reserved", [](const Figures& f) { return f.peak_reserved; });
-  line("reserved, host ahead", [](const Figures& f) { return f.reserved_ahead; });
   line("after the forward", [](const Figures& f) { return f.after_forward; });
   line("in host memory", [](const Figures& f) { return f.peak_host; });
+  const auto are = [](const Figures* side) { return side->num_alloc_retries > 0; };
+  if (std::ranges::any_of(sides, are)) {
+    body += "<tr><th scope=\"row\">retries of the allocator a step</th>";
+    for (const Figures* side : sides) body += cell(are(side) ? retries_text(*side) : "–");
+    body += "</tr>";
+  }
   return "<h4>Memory</h4>" +
          scrolling_table("Memory of " + view.row->id, head_cells(titles) + body + "</tbody>");
 }
@@ -105,7 +110,6 @@ std::string checks_table(const RowView& view) {
             cell(check.is_held() ? percent_text(check.deviation()) : "–") +
             cell(!check.is_held()         ? "not compared"
                  : check.within_a_tenth() ? "✓ yes"
-                 : check.within_range()   ? "✓ within the range"
                                           : "✗ no") +
             "</tr>";
   }
@@ -284,6 +288,8 @@ std::string row_section(const LabRun& run, const RowView& view) {
   out += phases_table(view);
   std::vector<std::string> notes = view.row->notes;
   notes.insert(notes.end(), result.like_notes.begin(), result.like_notes.end());
+  if (const std::string original = original_words(*view.row); !original.empty())
+    notes.push_back(fmt::format("The original has {}; --as_published follows it.", original));
   if (!view.row->hardware.empty())
     notes.push_back((has_source(run) ? "Published for " : "Meant for ") + view.row->hardware + ".");
   out += list("Notes", notes) + log_block(run, view);

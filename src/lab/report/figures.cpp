@@ -93,6 +93,10 @@ int64_t needed_bytes(const Figures& figures) {
   return std::max(figures.peak_reserved, figures.peak_allocated);
 }
 
+std::string retries_text(const Figures& figures) {
+  return figures.num_alloc_retries > 0 ? fmt::format("{:.2g}", figures.num_alloc_retries) : "";
+}
+
 std::optional<double> margin_of(const Figures& figures, int64_t limit_bytes) {
   if (limit_bytes <= 0) return std::nullopt;
   return 1 - static_cast<double>(needed_bytes(figures)) / static_cast<double>(limit_bytes);

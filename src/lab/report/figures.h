@@ -19,6 +19,9 @@ bool is_measured(const RowResult& result);  // own_figures() are
 // out; else allocated.
 int64_t needed_bytes(const Figures& figures);
 
+// "2", "0.4": of the allocator, in a step; empty: none.
+std::string retries_text(const Figures& figures);
+
 // The free share of the limit; empty if the limit is not known.
 std::optional<double> margin_of(const Figures& figures, int64_t limit_bytes);
 // A row is close if it fits with less than this share left, which what is not counted, such as

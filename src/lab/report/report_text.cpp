@@ -155,6 +155,25 @@ std::string reasons(const std::vector<RowView>& views, const char* bullet, bool 
   return out;
 }
 
+// What the originals of rows have otherwise; rows with the same are grouped.
+std::string original_text(const std::vector<RowView>& views, const char* bullet, bool escape) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> said;  // options -> rows
+  for (const RowView& view : without_tries(views)) {
+    const std::string options = original_words(*view.row);
+    if (options.empty()) continue;
+    auto found = std::ranges::find(said, options, &decltype(said)::value_type::first);
+    if (found == said.end()) found = said.insert(said.end(), {options, {}});
+    found->second.push_back(view.row->id);
+  }
+  std::string out;
+  for (const auto& [options, ids] : said) {
+    const std::string line = fmt::format("{}: the original has {}; --as_published follows it",
+                                         with_others(ids), options);
+    out += fmt::format("{}{}\n", bullet, escape ? markdown(line) : printable(line));
+  }
+  return out;
+}
+
 // "; tried 1 ✓, 2 ✓, 3 ✓, 4 ✗".
 std::string tries_text(const Group& group, const std::vector<const RowView*>& tries) {
   std::string out;
@@ -184,11 +203,15 @@ std::string search_text(const Group& group, const std::vector<RowView>& views) {
   return text + tries_text(group, tries);
 }
 
-std::string sweep_text(const Group& group, const std::vector<const RowView*>& members) {
+std::string sweep_text(const LabRun& run, const Group& group,
+                       const std::vector<const RowView*>& members) {
   const RowView* best = best_of_sweep(members);
   if (best == nullptr) return "no row completed";
-  return fmt::format("most tokens per second at {} {} ({})", group.over, value_text(group, *best),
-                     count_text(best->own->tokens_per_second));
+  const RowView* published = is_full_size(run) ? best_published(members) : nullptr;
+  return fmt::format(
+      "most tokens per second at {} {} ({}){}", group.over, value_text(group, *best),
+      count_text(best->own->tokens_per_second),
+      published == nullptr ? "" : fmt::format("; published: at {}", value_text(group, *published)));
 }
 
 std::string groups_text(const LabRun& run, const std::vector<RowView>& views, bool escape) {
@@ -196,9 +219,10 @@ std::string groups_text(const LabRun& run, const std::vector<RowView>& views, bo
   for (const Group& group : run.suite.groups) {
     const auto members = members_of(group, views);
     if (members.empty()) continue;
-    const std::string line = fmt::format(
-        "{}: {}", group.title.empty() ? group.id : group.title,
-        group.kind == Group::Kind::Search ? search_text(group, views) : sweep_text(group, members));
+    const std::string line =
+        fmt::format("{}: {}", group.title.empty() ? group.id : group.title,
+                    group.kind == Group::Kind::Search ? search_text(group, views)
+                                                      : sweep_text(run, group, members));
     out += fmt::format("{}{}\n", escape ? "- " : "", escape ? markdown(line) : printable(line));
   }
   return out;
@@ -235,6 +259,8 @@ std::string report_text(const LabRun& run, int width, Shown what) {
   if (const std::string groups = groups_text(run, views, false); !groups.empty())
     rest += "\n" + groups;
   if (const std::string why = reasons(views, "  ", false); !why.empty()) rest += "\n" + why;
+  if (const std::string original = original_text(views, "  ", false); !original.empty())
+    rest += "\n" + original;
   rest += "\n" + summary_line(run, views) + "\n";
   const std::string title =
       fmt::format("{}, {}\n\n", printable(run.record.title),
@@ -267,6 +293,8 @@ std::string report_markdown(const LabRun& run) {
     out += "\n## Sweeps and searches\n\n" + groups;
   if (const std::string why = reasons(views, "- ", true); !why.empty())
     out += "\n## What differs, and why\n\n" + why;
+  if (const std::string original = original_text(views, "- ", true); !original.empty())
+    out += "\n## What the originals have otherwise\n\n" + original;
   out += "\n## What each row did\n\n";
   for (const RowView& view : rows) {
     out += fmt::format("- **{}**:", markdown(view.row->id));

@@ -59,23 +59,18 @@ void add_part(std::string& text, std::ptrdiff_t number, const std::string& words
   text += fmt::format("{} {}", number, words);
 }
 
-// "; memory: 15 of 16 within 10 %, 1 more within the range that was counted".
+// "; memory: 15 of 16 within 10 %".
 std::string figures_line(const std::vector<RowView>& views, FigureCheck::Unit unit) {
-  int held = 0, near = 0, between = 0;
+  int held = 0, near = 0;
   for (const RowView& view : views)
     for (const FigureCheck& check : view.verdict.figures) {
       if (check.unit != unit || !check.is_held()) continue;
       ++held;
-      if (check.within_a_tenth())
-        ++near;
-      else if (check.within_range())
-        ++between;
+      if (check.within_a_tenth()) ++near;
     }
   if (held == 0) return "";
-  std::string out = fmt::format("; {}: {} of {} within 10 %",
-                                unit == FigureCheck::Unit::Bytes ? "memory" : "time", near, held);
-  if (between > 0) out += fmt::format(", {} more within the range that was counted", between);
-  return out;
+  return fmt::format("; {}: {} of {} within 10 %",
+                     unit == FigureCheck::Unit::Bytes ? "memory" : "time", near, held);
 }
 
 // How many of those that differ are explained.
@@ -117,6 +112,13 @@ bool is_full_size(const LabRun& run) { return run.mode != Mode::Scaled; }
 bool is_explained_run(const LabRun& run) {
   if (!is_full_size(run)) return false;
   return run.mode == Mode::Run || run.record.device == run.suite.device;
+}
+
+bool has_retries(const RowView& view) {
+  const auto has = [](const Figures* figures) {
+    return figures != nullptr && figures->num_alloc_retries > 0;
+  };
+  return has(view.own) || (view.result->like && has(&*view.result->like));
 }
 
 bool ran_out(const RowView& view) { return view.outcome.kind == OutcomeView::Kind::OutOfMemory; }
@@ -258,8 +260,9 @@ std::string time_meaning(const LabRun& run, const std::vector<RowView>& views) {
             });
       });
   if (!has_short_times) return "";
-  return "Planned times are snug's own estimates, and optimistic: they assume links without other "
-         "traffic and a host that never keeps the device waiting. So they do not decide the "
+  return "Planned times are estimates by data sheets' rates and the shares of them that published "
+         "runs reached (docs/benchmarks.md says which were fitted); links are assumed to have no "
+         "other traffic, and the host never to keep the device waiting. So they do not decide the "
          "verdict.";
 }
 
@@ -280,6 +283,24 @@ const RowView* best_of_sweep(const std::vector<const RowView*>& members) {
   return best;
 }
 
+const RowView* best_published(const std::vector<const RowView*>& members) {
+  const RowView* best = nullptr;
+  int rows = 0;
+  double most = 0;
+  for (const RowView* view : members) {
+    const Published& published = view->row->published;
+    if (!published.iteration_seconds || view->own == nullptr || !view->row->value) continue;
+    // Tokens of a step, which take the published time.
+    const double rate =
+        view->own->tokens_per_second * view->own->step_seconds / *published.iteration_seconds;
+    if (rate <= 0) continue;
+    ++rows;
+    if (rate > most) best = view;
+    most = std::max(most, rate);
+  }
+  return rows > 1 ? best : nullptr;
+}
+
 const RowView* largest_that_fits(const std::vector<const RowView*>& members) {
   const RowView* best = nullptr;
   for (const RowView* view : members) {
@@ -288,6 +309,13 @@ const RowView* largest_that_fits(const std::vector<const RowView*>& members) {
       best = view;
   }
   return best;
+}
+
+std::string original_words(const Row& row) {
+  std::vector<std::string> options;
+  for (const auto& [key, value] : row.original_options)
+    options.push_back(fmt::format("{} {}", key, value));
+  return joined(options);
 }
 
 std::string value_text(const Group& group, const RowView& view) {
@@ -308,10 +336,8 @@ std::string published_text(const FigureCheck& check) {
 
 std::string compared_text(const FigureCheck& check) {
   if (!check.is_held()) return "–";
-  if (check.unit == FigureCheck::Unit::Seconds) return seconds_text(check.compared);
-  const int64_t bytes = std::llround(check.compared);
-  if (check.at_least <= 0) return memory_text(bytes);
-  return memory_text(std::llround(check.at_least)) + " to " + memory_text(bytes);
+  return check.unit == FigureCheck::Unit::Seconds ? seconds_text(check.compared)
+                                                  : memory_text(std::llround(check.compared));
 }
 
 }  // namespace snug::lab

@@ -54,6 +54,8 @@ bool is_explained_run(const LabRun& run);
 
 // Whether the row ran out of memory, by plan or run; and whether it ended with figures of its own
 // (the plan of a row that crashed does not count).
+// Whether snug's allocator, or that of the program it is compared with, has to retry in a step.
+bool has_retries(const RowView& view);
 bool ran_out(const RowView& view);
 bool came_to_an_end(const RowView& view);
 
@@ -81,10 +83,14 @@ std::optional<Cost> cost_of_epoch(const RowView& view);
 // The row of a sweep with the most tokens per second, and the largest value of a search that fits;
 // null: none.
 const RowView* best_of_sweep(const std::vector<const RowView*>& members);
+// By the published times; null: fewer than two rows have one.
+const RowView* best_published(const std::vector<const RowView*>& members);
 const RowView* largest_that_fits(const std::vector<const RowView*>& members);
 std::vector<const RowView*> members_of(const Group& group, const std::vector<RowView>& views);
 
 // The row's value in its group: "8", or a model's name.
+// "data.padding_in_loss true": what the row's original has otherwise; empty: nothing.
+std::string original_words(const Row& row);
 std::string value_text(const Group& group, const RowView& view);
 
 // The other program's name where any row has a count of it; empty: none.

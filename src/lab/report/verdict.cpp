@@ -40,7 +40,7 @@ class Judge {
     RowVerdict out;
     out.figures = out_.figures;
     for (FigureCheck& check : out.figures) {
-      check.compared = check.at_least = 0;
+      check.compared = 0;
       check.decides = false;
     }
     return out;
@@ -126,36 +126,34 @@ class Judge {
     const auto bytes = [&](const char* what, double published, int64_t Figures::*field) {
       if (published <= 0) return;
       const double compared = memory == nullptr ? 0 : static_cast<double>(memory->*field);
-      out_.figures.push_back({what, published, compared, 0, with, FigureCheck::Unit::Bytes,
+      out_.figures.push_back({what, published, compared, with, FigureCheck::Unit::Bytes,
                               result_.like.has_value() || run_.mode == Mode::Plan});
     };
     bytes("weights", p.parameter_bytes.value_or(0), &Figures::parameter_bytes);
     bytes("after the forward", largest(p.allocated_after_forward), &Figures::after_forward);
     bytes("peak allocated", largest(p.peak_allocated), &Figures::peak_allocated);
     bytes("reserved", largest(p.reserved), &Figures::peak_reserved);
-    if (memory != nullptr && memory->reserved_ahead > 0 && largest(p.reserved) > 0)
-      widen(out_.figures.back(), memory->reserved_ahead);
     for (const FigureCheck& check : out_.figures) decide(check);
-    if (!p.iteration_seconds) return;
-    const bool is_theirs = result_.like && result_.like->step_seconds > 0;
-    const double seconds = is_theirs ? result_.like->step_seconds : own ? own->step_seconds : 0;
-    out_.figures.push_back({"a step", *p.iteration_seconds, seconds, 0,
-                            is_theirs ? result_.like_program : "snug", FigureCheck::Unit::Seconds,
-                            is_theirs});
-    decide(out_.figures.back());
+    add_time(own, p);
   }
 
-  // How far the host runs ahead of the device differs from run to run: reserved is then anything
-  // from what two blocks need to what all do.
-  static void widen(FigureCheck& check, int64_t up_to) {
-    check.at_least = check.compared;
-    check.compared = static_cast<double>(up_to);
+  // Times decide nothing: those of other programs are estimated like snug's own.
+  void add_time(const Figures* own, const Published& published) {
+    const double tokens = own == nullptr ? 0 : own->tokens_per_second * own->step_seconds;
+    const double seconds = published.iteration_seconds   ? *published.iteration_seconds
+                           : published.tokens_per_second ? tokens / *published.tokens_per_second
+                                                         : 0;
+    if (seconds <= 0) return;
+    const bool is_theirs = result_.like && result_.like->step_seconds > 0;
+    const double compared = is_theirs ? result_.like->step_seconds : own ? own->step_seconds : 0;
+    out_.figures.push_back({"a step", seconds, compared, is_theirs ? result_.like_program : "snug",
+                            FigureCheck::Unit::Seconds, false});
   }
 
   void decide(const FigureCheck& check) {
     if (!check.is_held() || !check.decides) return;
     has_checked_ = true;
-    if (check.is_met()) return;
+    if (check.within_a_tenth()) return;
     const bool is_time = check.unit == FigureCheck::Unit::Seconds;
     const auto words = [&](double value) {
       return is_time ? seconds_text(value) : memory_text(std::llround(value));
@@ -236,10 +234,6 @@ bool FigureCheck::within_a_tenth() const {
   return is_held() && std::abs(deviation()) <= kTenth + kRounding;
 }
 
-bool FigureCheck::within_range() const {
-  return is_held() && at_least > 0 && published >= at_least && published <= compared;
-}
-
 bool is_judged(const LabRun& run) {
   return run.mode != Mode::Plan || run.suite.device.empty() ||
          run.record.device == run.suite.device;
@@ -266,20 +260,19 @@ namespace {
 // The check of one unit that is farthest off; empty if nothing is compared.
 void add_mark(const RowVerdict& verdict, FigureCheck::Unit unit, std::vector<FigureMark>& marks) {
   const char* kind = unit == FigureCheck::Unit::Bytes ? "memory" : "time";
-  bool is_held = false, is_ranged = false;
+  bool is_held = false;
   double farthest = 0;
   for (const FigureCheck& check : verdict.figures) {
     if (check.unit != unit || !check.is_held()) continue;
     is_held = true;
-    is_ranged = is_ranged || (check.is_met() && !check.within_a_tenth());
-    if (!check.is_met() && std::abs(check.deviation()) > std::abs(farthest))
+    if (!check.within_a_tenth() && std::abs(check.deviation()) > std::abs(farthest))
       farthest = check.deviation();
   }
   if (!is_held) return;
   if (farthest != 0)
     marks.push_back({fmt::format("{} {}", kind, percent_text(farthest)), false});
   else
-    marks.push_back({fmt::format("{} within {}", kind, is_ranged ? "the range" : "10 %"), true});
+    marks.push_back({fmt::format("{} within 10 %", kind), true});
 }
 
 }  // namespace

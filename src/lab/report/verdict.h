@@ -27,15 +27,12 @@ struct FigureCheck {
   std::string what;      // "reserved", "after the forward", …
   double published = 0;  // the largest of several ranks
   double compared = 0;   // computed for the published program, else snug's own; 0: none
-  double at_least = 0;   // the lower end if the computed figure is a range up to `compared`; else 0
   std::string with;      // "litgpt", "lightning", "snug"
   Unit unit = Unit::Bytes;
   bool decides = true;  // false for snug's own time: another program was timed
   bool is_held() const { return compared > 0 && published > 0; }
   double deviation() const { return compared / published - 1; }
   bool within_a_tenth() const;
-  bool within_range() const;  // between at_least and compared
-  bool is_met() const { return within_a_tenth() || within_range(); }
 };
 
 // Whether rows are compared with published outcomes: the suite has a source, and the run is of full

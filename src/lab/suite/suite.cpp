@@ -154,8 +154,8 @@ const char* name(Expected expected) {
 
 bool Published::empty() const {
   return allocated_after_forward.empty() && peak_allocated.empty() && reserved.empty() &&
-         !parameter_bytes && !iteration_seconds && !teraflops_per_second && !device_use &&
-         !device_use_spread && !epoch_seconds && !last_loss;
+         !parameter_bytes && !iteration_seconds && !tokens_per_second && !teraflops_per_second &&
+         !device_use && !device_use_spread && !epoch_seconds && !last_loss;
 }
 
 namespace {
@@ -222,6 +222,11 @@ void add(Words& words, const std::string& key, const std::string& value) {
   words.push_back(value);
 }
 
+void follow(Row& row) {
+  lay_over(row.options, row.original_options);
+  row.original_options.clear();
+}
+
 Settings settings_of(const Row& row, Mode mode, const Settings& extra) {
   Settings options = row.options;
   const Settings* const layers[] = {&row.plan_options, &row.run_options, &row.scaled_options};
@@ -280,6 +285,11 @@ void put_last(Settings& options, const std::string& key, const std::string& valu
 }
 
 }  // namespace
+
+void follow_original(Suite& suite) {
+  for (Row& row : suite.rows) follow(row);
+  for (Group& group : suite.groups) follow(group.base);
+}
 
 Words plan_words(const Suite& suite, const Row& row, Mode mode, const Settings& extra) {
   Settings options = settings_of(row, mode, {});

@@ -39,6 +39,7 @@ struct Published {
   std::vector<double> reserved;
   std::optional<double> parameter_bytes;
   std::optional<double> iteration_seconds;
+  std::optional<double> tokens_per_second;     // over all devices
   std::optional<double> teraflops_per_second;  // over all devices
   std::optional<double> device_use;            // 0..1, mean over devices
   std::optional<double> device_use_spread;     // plus-minus
@@ -59,6 +60,7 @@ struct Row {
   Settings plan_options;             // after those, when planned
   Settings run_options;              // after those, when run at full size
   Settings scaled_options;           // after those, when scaled
+  Settings original_options;         // where the original's numbers are made otherwise
   std::string device;                // profile for plans
   std::string price_per_hour;        // of one of that device, "2.49 USD"; empty: not known
   std::string memory_budget;         // of plans at full size; empty: the device's
@@ -116,6 +118,9 @@ struct Suite {
 // (with near ones), a `from` that is not an earlier row, ids that are duplicate or cannot name a
 // folder, options that the command does not have or values that it does not accept.
 Suite read_suite(const std::filesystem::path& file);
+
+// Makes every row's numbers as the original's: its original_options become options.
+void follow_original(Suite& suite);
 
 // The suites' files in $SNUG_SUITES, in recipes/lab of the working directory, and among those
 // installed with the program; the first file with a name wins.

@@ -120,6 +120,8 @@ void RowReader::read_machine(Fields& fields, Row& row) {
 
 void RowReader::read_settings(Fields& fields, Row& row) {
   read_set(fields, folder(), TakingBack::Allowed, row.options);
+  if (const YamlNode* node = fields.take_said("as_published"))
+    lay_over(row.original_options, read_options(*node, folder(), TakingBack::Refused, faults_));
   if (const YamlNode* node = fields.take_said("plan")) {
     Fields plan(*node, "plan", faults_);
     read_set(plan, folder(), TakingBack::Refused, row.plan_options);
@@ -348,6 +350,7 @@ Published read_published(const YamlNode& node, Faults& faults) {
   if (const YamlNode* weights = fields.take_said("parameter_bytes"))
     out.parameter_bytes = bytes_of(*weights, "parameter_bytes", faults);
   read_figure(fields, "iteration_seconds", out.iteration_seconds);
+  read_figure(fields, "tokens_per_second", out.tokens_per_second);
   read_figure(fields, "teraflops_per_second", out.teraflops_per_second);
   read_device_use(fields, out);
   read_figure(fields, "epoch_seconds", out.epoch_seconds);

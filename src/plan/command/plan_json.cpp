@@ -13,6 +13,7 @@ json cost_json(const StepCost& c) {
   return {{"step_seconds", c.seconds()},
           {"tokens_per_second", c.tokens_per_second()},
           {"products_seconds", c.products_seconds},
+          {"attention_seconds", c.attention_seconds},
           {"activations_seconds", c.memory_seconds},
           {"optimizer_seconds", c.optimizer_seconds},
           {"exposed_optimizer_seconds", c.exposed_optimizer_seconds},
@@ -23,6 +24,7 @@ json cost_json(const StepCost& c) {
           {"collective_seconds", c.collective_seconds},
           {"exposed_collective_seconds", c.exposed_collective_seconds},
           {"idle_seconds", c.idle_seconds},
+          {"retry_seconds", c.retry_seconds},
           {"model_flops_per_second", c.seconds() > 0 ? c.model_flops / c.seconds() : 0},
           {"share_of_peak", c.seconds() > 0 && c.peak_flops_per_second > 0
                                 ? c.model_flops / c.seconds() / c.peak_flops_per_second
@@ -106,6 +108,7 @@ json plan_json(const Planned& p) {
            {"memory",
             {{"peak_allocated", p.prediction().peak_allocated},
              {"peak_reserved", p.prediction().peak_reserved},
+             {"num_alloc_retries", p.prediction().driver_calls.retries},
              {"offloaded_to_host", p.prediction().peak_host},
              {"on_disk", p.prediction().on_disk},
              {"after_forward", p.prediction().after_forward},

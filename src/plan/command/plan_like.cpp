@@ -7,6 +7,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "core/nn/precision.h"
+#include "engine/adapters/trained_parts.h"
 #include "engine/strategy.h"
 #include "models/decoder/families.h"
 #include "plan/command/planned.h"
@@ -135,6 +136,7 @@ Like::Like(const std::string& program, const models::Model& model, const plan::C
   options_ = options_of(program_, litgpt_, model, candidate.recipe, samples, device);
   if (transformers_) {
     like_ = rivals::like_transformers(model, candidate.recipe, options_);
+    cost_ = cost_of(model);
     try_changes(model);
     return;
   }
@@ -143,6 +145,21 @@ Like::Like(const std::string& program, const models::Model& model, const plan::C
                     model_type_);
   like_ = litgpt_ ? rivals::like_litgpt(model, candidate.recipe, options_)
                   : rivals::like_lightning(config, candidate.recipe, options_);
+  cost_ = cost_of(model);
+}
+
+// Products and collectives are those of snug's plan; what is written, padding and the allocator are
+// the other program's.
+StepCost Like::cost_of(const models::Model& model) const {
+  plan::Prediction prediction = candidate_.prediction;
+  prediction.bytes_written = like_.prediction.bytes_written;
+  prediction.micro_batches = like_.prediction.micro_batches;
+  prediction.tokens = like_.prediction.tokens;
+  prediction.driver_calls = like_.prediction.driver_calls;
+  const auto adapted = models::model_like(model);
+  engine::choose_trained(*adapted, candidate_.recipe);
+  return step_cost(*adapted, candidate_.recipe, device_, prediction,
+                   static_cast<double>(prediction.tokens), static_cast<double>(options_.tokens));
 }
 
 bool Like::fits(const rivals::Figures& figures) const {
@@ -335,11 +352,6 @@ std::string Like::text() const {
     text += fmt::format(" It takes {} of host memory per GPU; snug takes {}.",
                         format_bytes(q.peak_host), format_bytes(p.peak_host));
   text += "\n" + changes();
-  if (like_.reserved_ahead > 0)
-    text += fmt::format(
-        "FSDP without limit_all_gathers reserves up to {}: the host gathers weights ahead of the "
-        "GPU as long as there is memory.\n",
-        format_bytes(like_.reserved_ahead));
   return text;
 }
 
@@ -400,10 +412,14 @@ nlohmann::json Like::json() const {
                      {"fits", fits()},
                      {"peak_allocated", like_.prediction.peak_allocated},
                      {"peak_reserved", like_.prediction.peak_reserved},
+                     {"num_alloc_retries", like_.prediction.driver_calls.retries},
                      {"after_forward", like_.after_forward},
                      {"whose", whose()},
                      {"by_category", named(like_.prediction.by_category)},
                      {"timeline", timeline_json(like_.prediction.timeline)},
+                     {"step_seconds", cost_.seconds()},
+                     {"memory_seconds", cost_.memory_seconds},
+                     {"retry_seconds", cost_.retry_seconds},
                      {"weights", b.weights},
                      {"gradients", b.gradients},
                      {"optimizer_states", b.states},
@@ -424,7 +440,6 @@ nlohmann::json Like::json() const {
     return out;
   }
   out["labels_per_sample"] = options_.labels > 0 ? options_.labels : options_.tokens;
-  out["reserved_ahead"] = like_.reserved_ahead;
   out["peak_host"] = like_.prediction.peak_host;
   for (const rivals::PhaseFigures& phase : like_.phases)
     out["phases"].push_back({{"step", phase.step},

@@ -38,6 +38,7 @@ class Like {
     int64_t peak_allocated = 0;
     bool fits = false;
   };
+  StepCost cost_of(const models::Model& model) const;
   static Side side_of(const plan::Prediction& prediction);
   Side ours() const { return side_of(candidate_.prediction); }
   Side theirs() const;
@@ -61,6 +62,7 @@ class Like {
   int64_t our_tokens_;  // of our micro-batch
   rivals::Options options_;
   rivals::Figures like_;
+  StepCost cost_;                // as snug's, with what the other program writes and pads
   std::vector<Change> changes_;  // of transformers
 };
 

@@ -131,7 +131,7 @@ void add_time(const Planned& p, Lines& lines) {
   const auto share = [&](double seconds) { return 100 * seconds / c.seconds(); };
   std::string parts =
       fmt::format("products {:.0f} %, activations {:.0f} %, optimizer {:.0f} %, transfers {:.0f} %",
-                  share(c.products_seconds), share(c.memory_seconds),
+                  share(c.products_seconds + c.attention_seconds), share(c.memory_seconds),
                   share(c.exposed_optimizer_seconds), share(c.exposed_transfer_seconds));
   if (c.disk_seconds > 0) parts += fmt::format(", disk {:.0f} %", share(c.exposed_disk_seconds));
   if (p.has_many_devices())
@@ -139,8 +139,19 @@ void add_time(const Planned& p, Lines& lines) {
                          share(c.exposed_collective_seconds + c.idle_seconds));
   lines.add("Time     about {} s/step{}, {:.0f} tokens/s ({})", seconds_text(c.seconds()),
             p.from_data ? " of average samples" : "", c.tokens_per_second(), parts);
+  if (p.device.kind == at::kCUDA)
+    lines.add(
+        "Fitted   times are by data sheets' rates and the shares of them that published runs "
+        "of other programs reached: products {:.0f} %, attention {:.0f} %, memory {:.0f} %",
+        100 * p.device.product_efficiency, 100 * p.device.attention_efficiency,
+        100 * p.device.memory_efficiency);
   if (const std::string hidden = hidden_text(c); !hidden.empty())
     lines.add("Hidden   {}: overlapped with the rest of the step", hidden);
+  if (const int64_t retries = p.prediction().driver_calls.retries; retries > 0)
+    lines.add(
+        "Retries  memory is so nearly full that the allocator gives cached memory back {} time{} a "
+        "step to get what it needs: about {} s; a smaller micro-batch may be faster",
+        retries, retries == 1 ? "" : "s", seconds_text(c.retry_seconds));
   if (p.price.per_hour > 0 && c.tokens_per_second() > 0) add_cost(p, lines);
 }
 

@@ -47,6 +47,8 @@ constexpr Number kNumbers[] = {
     {"disk_read_gb_per_second", &DeviceProfile::disk_read_bytes_per_second, kGiga},
     {"disk_write_gb_per_second", &DeviceProfile::disk_write_bytes_per_second, kGiga},
     {"product_efficiency", &DeviceProfile::product_efficiency, 1, Number::Range::Share},
+    {"attention_efficiency", &DeviceProfile::attention_efficiency, 1, Number::Range::Share},
+    {"memory_efficiency", &DeviceProfile::memory_efficiency, 1, Number::Range::Share},
     {"intra_node_gb_per_second", &DeviceProfile::intra_node_bytes_per_second, kGiga},
     {"inter_node_gb_per_second", &DeviceProfile::inter_node_bytes_per_second, kGiga},
     {"intra_node_microseconds", &DeviceProfile::intra_node_latency, kMicro,
@@ -54,6 +56,7 @@ constexpr Number kNumbers[] = {
     {"inter_node_microseconds", &DeviceProfile::inter_node_latency, kMicro,
      Number::Range::ZeroOrMore},
     {"collective_efficiency", &DeviceProfile::collective_efficiency, 1, Number::Range::Share},
+    {"network_efficiency", &DeviceProfile::network_efficiency, 1, Number::Range::Share},
 };
 constexpr const char* kTexts[] = {"name", "kind", "memory", "context", "host_memory"};
 
@@ -134,22 +137,29 @@ constexpr int64_t kHostTimesDevice = 4, kLeastHost = 64 * kGiB;
 
 DeviceProfile profile_of(const recipe::Gpu& gpu) {
   const bool has_nvlink = gpu.nvlink_gb_per_second > 0;
+  const Efficiency efficiency = efficiency_of(gpu.generation);
   return {.name = std::string(gpu.profile),
           .memory_bytes = static_cast<int64_t>(gpu.memory_gib * static_cast<double>(kGiB)),
           .context_bytes = kContextBytes,
           .flops_16bit = gpu.tflops_16bit * 1e12,
           .flops_32bit = gpu.tflops_32bit * 1e12,
-          .flops_bf16 = gpu.flash_attention ? 0 : gpu.tflops_32bit * 1e12,
+          .flops_bf16 = gpu.flash_attention() ? 0 : gpu.tflops_32bit * 1e12,
           .flops_tf32 = gpu.tflops_tf32() * 1e12,
           .bytes_per_second = gpu.gb_per_second * 1e9,
           .link_bytes_per_second = gpu.link_gb_per_second * 1e9,
           .host_bytes_per_second = kHostBytesPerSecond,
+          .product_efficiency = efficiency.products,
+          .attention_efficiency = efficiency.attention,
+          .memory_efficiency = efficiency.memory,
           .intra_node_bytes_per_second =
               1e9 * (has_nvlink ? gpu.nvlink_gb_per_second : gpu.link_gb_per_second),
           .inter_node_bytes_per_second = gpu.network_gb_per_second * 1e9,
           .intra_node_latency = has_nvlink ? kNvlinkLatency : kPcieLatency,
           .inter_node_latency = kNetworkLatency,
-          .flash_attention = gpu.flash_attention};
+          .collective_efficiency =
+              efficiency_of(has_nvlink ? Link::Nvlink : Link::Pcie, gpu.generation),
+          .network_efficiency = efficiency_of(Link::Network, gpu.generation),
+          .flash_attention = gpu.flash_attention()};
 }
 
 std::string letters_and_digits(std::string_view text) {
@@ -188,7 +198,10 @@ DeviceProfile this_cpu(int64_t budget_bytes) {
           .host_bytes_per_second = rates.copy_bytes_per_second,
           .disk_read_bytes_per_second = kSataBytesPerSecond,
           .disk_write_bytes_per_second = kSataBytesPerSecond,
-          .product_efficiency = 1,  // the rates are of products
+          // The rates are of products and copies.
+          .product_efficiency = 1,
+          .attention_efficiency = 1,
+          .memory_efficiency = 1,
           .intra_node_bytes_per_second = rates.copy_bytes_per_second / 2,
           .inter_node_bytes_per_second = kCpuNetwork,
           .intra_node_latency = kSharedMemoryLatency,
@@ -299,12 +312,12 @@ DeviceProfile share_of(const DeviceProfile& device, int64_t ranks_per_machine) {
 }
 
 Network network_of(const DeviceProfile& device, int64_t ranks_per_machine) {
-  const double share = device.collective_efficiency;
-  return {.bytes_per_second_within = share * device.intra_node_bytes_per_second,
-          .bytes_per_second_between = share * device.inter_node_bytes_per_second,
-          .latency_within = device.intra_node_latency,
-          .latency_between = device.inter_node_latency,
-          .ranks_per_machine = ranks_per_machine};
+  return {
+      .bytes_per_second_within = device.collective_efficiency * device.intra_node_bytes_per_second,
+      .bytes_per_second_between = device.network_efficiency * device.inter_node_bytes_per_second,
+      .latency_within = device.intra_node_latency,
+      .latency_between = device.inter_node_latency,
+      .ranks_per_machine = ranks_per_machine};
 }
 
 DeviceProfile profile_of_gpu(std::string_view cuda_name) {

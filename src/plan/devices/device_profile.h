@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "plan/devices/efficiency.h"
 #include "plan/devices/network.h"
 #include "recipe/recipe.h"
 
@@ -35,15 +36,20 @@ struct DeviceProfile {
   double host_bytes_per_second = 0;  // of the host's memory
   // The disk for optimizer states: by default the sustained rates of an NVMe drive on PCIe 4.0.
   double disk_read_bytes_per_second = 5e9, disk_write_bytes_per_second = 3e9;
-  int64_t disk_bytes = 0;           // free there; 0: not known
-  double product_efficiency = 0.6;  // share of the peak that products reach
+  int64_t disk_bytes = 0;  // free there; 0: not known
+  // Shares of these rates that products, fused attention and all that is bound by memory reach.
+  double product_efficiency = efficiency_of(recipe::Generation::Ampere).products;
+  double attention_efficiency = efficiency_of(recipe::Generation::Ampere).attention;
+  double memory_efficiency = efficiency_of(recipe::Generation::Ampere).memory;
   // Between devices, per device and direction: within a machine and between machines.
   double intra_node_bytes_per_second = 0;
   double inter_node_bytes_per_second = 0;
   double intra_node_latency = 0;  // seconds a hop
   double inter_node_latency = 0;
-  double collective_efficiency = 0.8;  // share of these rates that collectives reach
-  bool flash_attention = true;         // torch has fused attention for 16-bit types
+  // Shares of these rates that collectives reach.
+  double collective_efficiency = efficiency_of(Link::Pcie, recipe::Generation::Ampere);
+  double network_efficiency = efficiency_of(Link::Network, recipe::Generation::Ampere);
+  bool flash_attention = true;  // torch has fused attention for 16-bit types
 
   int64_t usable_bytes() const { return memory_bytes - context_bytes; }
   // `matmul_precision` as in a recipe; it affects float32 only.

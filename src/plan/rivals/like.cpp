@@ -241,20 +241,29 @@ Program transformers(const models::Model& like, const recipe::Recipe& recipe,
 // Two steps of a program's loop.
 class Training {
  public:
-  Training(Program& program, const recipe::Recipe& recipe, const Options& options)
-      : program_(program), model_(*program.model), optimizer_(*program.optimizer) {
+  Training(Program& program, const recipe::Recipe& recipe, const Options& options,
+           TimelineRecorder& recorder)
+      : program_(program),
+        model_(*program.model),
+        optimizer_(*program.optimizer),
+        recorder_(recorder) {
     const auto& train = recipe.train;
     accumulate_ =
         std::clamp<int64_t>(train.global_batch_size / options.ranks / train.micro_batch_size, 1, 2);
   }
 
+  // In both steps.
+  int64_t micro_batches() const { return 2 * accumulate_; }
+
   Figures run() {
     for (step_ = 0; step_ < 2; ++step_) {
+      recorder_.begin_step();
       for (int64_t i = 0; i < accumulate_; ++i)
         run_micro_batch(/*first=*/i == 0, /*is_last=*/i == accumulate_ - 1);
       optimizer_.step();
       if (program_.loop != Loop::Trainer) model_.modules().drop_gradients();
       note("after_opt_step");
+      recorder_.end_step();
     }
     result_.prediction.peak_host = optimizer_.host_bytes();
     result_.paged_states = optimizer_.paged_bytes();
@@ -309,45 +318,35 @@ class Training {
   const Program& program_;
   Model& model_;
   Optimizer& optimizer_;
+  TimelineRecorder& recorder_;
   int64_t accumulate_ = 1;
   int step_ = 0;
   at::Tensor loss_;
   Figures result_;
 };
 
-// Two replays side by side: of what is gathered, and of everything else. Returns what is reserved
-// for gathering.
-int64_t replay_streams(const std::vector<TimelineRecorder::Event>& events,
-                       const std::set<uint64_t>& gathers, int64_t limit, Prediction& result) {
-  std::vector<TimelineRecorder::Event> gathered, others;
-  for (const TimelineRecorder::Event& event : events)
-    (gathers.contains(event.serial) ? gathered : others).push_back(event);
-  Prediction pool;
-  replay_reserved(gathered, 0, Segments::Fixed, pool);
-  replay_reserved(others, limit > 0 ? std::max<int64_t>(1, limit - pool.peak_reserved) : 0,
-                  Segments::Fixed, result);
-  result.peak_reserved += pool.peak_reserved;
-  return pool.peak_reserved;
-}
-
-void add_reserved(Program& program, const std::vector<TimelineRecorder::Event>& events,
-                  int64_t limit, Figures& result) {
+// The allocations with which FSDP gathers, which are on a stream of their own.
+std::set<uint64_t> gathers_of(const Program& program) {
   std::set<uint64_t> gathers;
-  int64_t all_units = 0;  // gathered at once
   if (program.gathers_apart)
-    for (const auto& flat : program.model->modules().flats()) {
+    for (const auto& flat : program.model->modules().flats())
       gathers.insert(flat->gathers().begin(), flat->gathers().end());
-      all_units += flat->gathered_bytes();
-    }
   if (const FullyShard* sharded = program.model->modules().fully_shard())
     gathers.insert(sharded->gathers().begin(), sharded->gathers().end());
-  replay_streams(events, gathers, limit, result.prediction);
-  if (all_units == 0 || program.limits_gathers) return;
-  // The host requests gathers ahead of the GPU for as long as the allocator has memory.
-  Prediction unlimited;
-  const int64_t few = replay_streams(events, gathers, 0, unlimited);
-  result.reserved_ahead = unlimited.peak_reserved - few + all_units;
-  if (limit > 0) result.reserved_ahead = std::min(result.reserved_ahead, limit);
+  return gathers;
+}
+
+void add_reserved(const Program& program, MemoryEvents events, int64_t limit, Prediction& result) {
+  const std::set<uint64_t> gathers = gathers_of(program);
+  for (MemoryEvent& event : events.all) {
+    if (!gathers.contains(event.serial)) continue;
+    event.stream = 1;
+    event.late = program.gathers_apart && !program.limits_gathers;
+  }
+  const Reserved reserved = replay(events, limit, Segments::Fixed);
+  result.peak_reserved = reserved.peak;
+  result.fits_reserved = reserved.fits;
+  result.driver_calls = reserved.of_step;
 }
 
 // `set_up` makes the program, whose memory is all counted.
@@ -356,16 +355,19 @@ Figures run(SetUp set_up, const recipe::Recipe& recipe, const Options& options) 
   memory::Ledger& ledger = memory::meta_ledger();
   const int64_t before = ledger.allocated();
   ledger.reset_peak();
-  const TimelineRecorder recorder(ledger);
+  TimelineRecorder recorder(ledger);
   Program program = set_up();
-  Training training(program, recipe, options);
+  Training training(program, recipe, options, recorder);
   Figures result = training.run();
   const memory::Snapshot peak = ledger.at_peak();
   Prediction& p = result.prediction;
   p.peak_allocated = peak.allocated - before;
   p.by_category = peak.by_category;
   p.timeline = recorder.moments();
-  add_reserved(program, recorder.events(), options.reserved_limit, result);
+  p.bytes_written = recorder.bytes_written();
+  p.tokens = options.batch * options.tokens;
+  p.micro_batches = training.micro_batches();
+  add_reserved(program, recorder.events(), options.reserved_limit, p);
   result.after_forward -= before;
   for (PhaseFigures& phase : result.phases) {
     phase.allocated -= before;

@@ -58,9 +58,6 @@ struct Figures {
   int64_t head = 0;                  // of that, logits, loss and their inputs
   int64_t update_temporaries = 0;    // at most, during the optimizer's step
   int64_t paged_states = 0;          // in memory that the driver moves between device and host
-  // FSDP without its limiter: what the allocator may get of all that the host gathers ahead of the
-  // GPU; 0: there is a limiter. prediction.peak_reserved has a few units at a time.
-  int64_t reserved_ahead = 0;
 };
 
 // Whether there is a model of a library other than LitGPT: by the model_type of a Hugging Face

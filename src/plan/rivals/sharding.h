@@ -55,7 +55,6 @@ class FlatWeights {
   void release();
   // What gather() has allocated so far, as the ledger numbers allocations; a size of each.
   const std::vector<uint64_t>& gathers() const { return gathers_; }
-  int64_t gathered_bytes() const { return static_cast<int64_t>(flat_.nbytes()); }
   // This rank's part, whose gradient is the reduced one.
   const at::Tensor& part() const { return part_; }
 

@@ -219,6 +219,7 @@ struct LabOptions {
   std::string device;            // a profile; empty = the suite's (plan), this machine (run)
   std::string memory_budget;     // empty = the suite's (scaled), the device's
   std::vector<std::string> set;  // KEY=VALUE for every row; overrides the row's own
+  bool as_published = false;     // follow the original in what changes numbers
   std::string out_dir;           // empty = out/lab/SUITE, with -plan or -scaled appended
   double row_timeout = 0;        // seconds; 0 = the suite's
   bool restart = false;          // run finished rows again

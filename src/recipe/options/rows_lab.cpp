@@ -82,6 +82,11 @@ std::vector<Row> lab_rows(LabOptions& o) {
                "train.max_steps=10",
        .kind = TextKind::Verbatim},
       {.theme = kWhat,
+       .key = "as_published",
+       .slot = &o.as_published,
+       .help = "follow the original in all that changes numbers, as the suite's as_published says: "
+               "BLIP-2's loss counts padding, for example"},
+      {.theme = kWhat,
        .key = "row_timeout",
        .slot = &o.row_timeout,
        .help =

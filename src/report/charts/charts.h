@@ -54,11 +54,10 @@ struct LineChart {
   std::vector<Series> series;
   bool from_zero = false;
   std::string x_label = "step";
-  bool logarithmic_x = false;   // all x are positive
-  std::vector<double> x_ticks;  // empty: round ones
-  double limit = 0;             // a horizontal line; 0: none
-  std::optional<double> mark;   // a vertical line with a name
-  std::string mark_name;
+  bool logarithmic_x = false;                         // all x are positive
+  std::vector<double> x_ticks;                        // empty: round ones
+  double limit = 0;                                   // a horizontal line; 0: none
+  std::vector<std::pair<double, std::string>> marks;  // vertical lines with names
   double width = 760;
   bool has_style = true;  // false: the surrounding page has the styles
 };

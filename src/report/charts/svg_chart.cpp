@@ -256,7 +256,7 @@ std::string line_chart(const LineChart& chart) {
                      y.from + 32, xml_escape(chart.x_label));
   if (chart.limit > 0)
     out += line_at("limit", kLeft, y.pixel(chart.limit), x.to, y.pixel(chart.limit));
-  if (chart.mark) out += mark_at(x.pixel(*chart.mark), x, y, chart.mark_name);
+  for (const auto& [at, name] : chart.marks) out += mark_at(x.pixel(at), x, y, name);
   for (const Series& series : chart.series) out += draw_series(series, chart.x_label, x, y);
   return out + "</svg>";
 }

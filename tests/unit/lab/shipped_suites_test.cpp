@@ -115,6 +115,23 @@ TEST(ShippedSuites, HaveEveryPublishedRunWithItsOptions) {
             "cpu");
 }
 
+// What changes numbers is as in the original where that is asked for, and told where it is not.
+TEST(ShippedSuites, FollowTheOriginal) {
+  Suite blip2 = suite("blip2-single"), litgpt = suite("litgpt-multi");
+  EXPECT_FALSE(recipe_of(blip2, blip2.rows[1]).data.padding_in_loss);
+  EXPECT_FALSE(blip2.rows[1].original_options.empty());
+  follow_original(blip2);
+  follow_original(litgpt);
+  for (const Row& row : blip2.rows) {
+    EXPECT_TRUE(recipe_of(blip2, row).data.padding_in_loss) << row.id;
+    EXPECT_TRUE(row.original_options.empty());
+  }
+  for (const Row& row : litgpt.rows) {
+    EXPECT_EQ(recipe_of(litgpt, row).train.lr_warmup_steps, 0) << row.id;
+    EXPECT_EQ(recipe_of(litgpt, row).train.lr_schedule, "constant") << row.id;
+  }
+}
+
 TEST(ShippedSuites, HoldTheRunsOnTheirHardware) {
   const std::map<std::string, std::string> devices = {
       {"litgpt-single", "a100-80"}, {"litgpt-multi", "a100-80"}, {"blip2-single", "h100-94"},

@@ -125,19 +125,6 @@ TEST(Verdict, AFigureIsHeldAgainstItsOwnKind) {
   EXPECT_FALSE(unknown.figures.at(0).is_held());
 }
 
-TEST(Verdict, ACountThatIsARangeIsMetBetweenItsEnds) {
-  const auto verdict = [](double published_gib) {
-    LabRun run = planned(Expected::Ok, 5, 7);
-    run.results[0].like->reserved_ahead = 10 * kGiB;
-    run.rows[0].published.reserved = {published_gib * static_cast<double>(kGiB)};
-    return judged(run).verdict;
-  };
-  EXPECT_EQ(verdict(7.5), Verdict::AsExpected) << "far from both ends";
-  EXPECT_EQ(verdict(11), Verdict::AsExpected) << "a tenth above the upper end";
-  EXPECT_EQ(verdict(6.5), Verdict::Differs);
-  EXPECT_EQ(verdict(11.5), Verdict::Differs);
-}
-
 TEST(Verdict, SnugsOwnTimeDoesNotDecideAboutAnotherPrograms) {
   LabRun run = planned(Expected::Ok, 40, 60);
   run.rows[0].published.iteration_seconds = 5;

@@ -172,7 +172,7 @@ TEST_F(BesideOfModel, APrefetchedCopyCostsWhatItIsLonger) {
   EXPECT_NEAR(ahead.transfer_seconds, late.transfer_seconds, 1e-9);
   EXPECT_LT(ahead.exposed_transfer_seconds, late.exposed_transfer_seconds);
   EXPECT_NEAR(late.exposed_transfer_seconds, late.transfer_seconds, 1e-9);
-  const double compute = ahead.products_seconds + ahead.memory_seconds;
+  const double compute = ahead.products_seconds + ahead.attention_seconds + ahead.memory_seconds;
   EXPECT_GE(ahead.exposed_transfer_seconds, ahead.transfer_seconds - compute - 1e-9);
   // A link so fast that all of it hides, and one so slow that nothing else counts.
   DeviceProfile fast = gpu_, slow = gpu_;

@@ -131,10 +131,10 @@ TEST(DeviceProfile, OnesOwnComesFromAFile) {
   write_file_atomically(path,
                         "memory: 24GiB\nintra_node_gb_per_second: 100\ninter_node_gb_per_second: "
                         "10\nintra_node_microseconds: 4\ninter_node_microseconds: 20\n"
-                        "collective_efficiency: 0.5\n");
+                        "collective_efficiency: 0.5\nnetwork_efficiency: 0.25\n");
   const Network network = network_of(find_profile(path, 0), 4);
   EXPECT_DOUBLE_EQ(network.bytes_per_second_within, 50e9);
-  EXPECT_DOUBLE_EQ(network.bytes_per_second_between, 5e9);
+  EXPECT_DOUBLE_EQ(network.bytes_per_second_between, 2.5e9);
   EXPECT_DOUBLE_EQ(network.latency_within, 4e-6);
   EXPECT_DOUBLE_EQ(network.latency_between, 20e-6);
 }

@@ -177,7 +177,7 @@ TEST_F(FitMesh, ASketchIsThePlan) {
           EXPECT_NEAR(sketch.cost.sent.sum(), whole.cost.sent.sum(), 1e-6 * whole.cost.sent.sum())
               << mesh << " " << recipe_.strategy << " " << interleave << " rank " << rank;
           // The first micro-batches write gradients that later ones only add to.
-          EXPECT_NEAR(sketch.cost.seconds() / whole.cost.seconds(), 1, 0.06);
+          EXPECT_NEAR(sketch.cost.seconds() / whole.cost.seconds(), 1, 0.08);
         }
       }
 }

@@ -159,8 +159,7 @@ TEST(LineChart, RingsMarkAndLimitAreDrawn) {
   chart.title = "t";
   chart.x_label = "<batch>";
   chart.limit = 50;
-  chart.mark = 4;
-  chart.mark_name = "best";
+  chart.marks = {{4, "best"}};
   chart.logarithmic_x = true;
   chart.x_ticks = {1, 2, 4, 8};
   chart.has_style = false;

@@ -88,6 +88,16 @@ TEST(LiveLine, TellsEverythingWhereThereIsRoom) {
             "  1.90/2.00 GiB  2:31 left");
 }
 
+TEST(LiveLine, TellsOfRetriesIfThereAreAny) {
+  StepStatus status = at(250);
+  const auto line = [&] { return render_live_line(status, 140, Colours::Off); };
+  EXPECT_EQ(line().find("retr"), std::string::npos);
+  status.num_alloc_retries = 1;
+  EXPECT_NE(line().find("1.90/2.00 GiB  1 allocator retry"), std::string::npos) << line();
+  status.num_alloc_retries = 1200;
+  EXPECT_NE(line().find("1,200 allocator retries"), std::string::npos) << line();
+}
+
 TEST(LiveLine, LeavesOutWhatMattersLeast) {
   StepStatus status = at(250);
   status.val_loss = 1.5;
