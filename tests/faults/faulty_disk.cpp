@@ -9,6 +9,9 @@
 //                      or kill (a write is cut in half first)
 //   SNUG_FAULT_AT      N from 1; 0 counts only
 //   SNUG_FAULT_LASTS   1: so do all calls after it
+//   SNUG_FAULT_LOG     a file to which each call that changed something is appended: its kind,
+//   paths,
+//                      offset and number of bytes, between tabs in a line, then the bytes
 //
 // The program's naps take no time: its clock goes on by them instead, so that whatever it waits for
 // before it tries again is over at once.
@@ -18,6 +21,7 @@
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
@@ -29,6 +33,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "faults/faulty_disk.h"
 
@@ -52,6 +57,7 @@ struct Plan {
   int64_t at;
   bool lasts;
   State& state;
+  int log;  // -1: none
 };
 
 const Plan* plan = nullptr;  // made once, never freed: calls come after destructors too
@@ -82,11 +88,13 @@ __attribute__((constructor)) void begin() {
   void* shared = ::mmap(nullptr, sizeof(State), PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
   ::close(descriptor);
   if (shared == MAP_FAILED) std::abort();
-  plan = new Plan{.folder = text_of("SNUG_FAULT_FOLDER") + "/",
-                  .kind = kind_of(text_of("SNUG_FAULT_KIND")),
-                  .at = std::atoll(text_of("SNUG_FAULT_AT").c_str()),
-                  .lasts = text_of("SNUG_FAULT_LASTS") == "1",
-                  .state = *static_cast<State*>(shared)};
+  plan =
+      new Plan{.folder = text_of("SNUG_FAULT_FOLDER") + "/",
+               .kind = kind_of(text_of("SNUG_FAULT_KIND")),
+               .at = std::atoll(text_of("SNUG_FAULT_AT").c_str()),
+               .lasts = text_of("SNUG_FAULT_LASTS") == "1",
+               .state = *static_cast<State*>(shared),
+               .log = ::open(text_of("SNUG_FAULT_LOG").c_str(), O_WRONLY | O_APPEND | O_CLOEXEC)};
 }
 
 std::string path_of(int descriptor) {
@@ -162,6 +170,59 @@ ssize_t moved(int error, size_t bytes, const Move& move) {
   return result;
 }
 
+bool is_logged(const std::string& path) {
+  return plan != nullptr && plan->log >= 0 && path.starts_with(plan->folder);
+}
+
+void note(const char* what, const std::string& path, const std::string& to = "", off_t offset = 0,
+          const void* data = nullptr, size_t bytes = 0) {
+  if (!is_logged(path)) return;
+  const int before = errno;
+  std::string line = std::string(what) + "\t" + path + "\t" + to + "\t" + std::to_string(offset) +
+                     "\t" + std::to_string(bytes) + "\n";
+  const iovec parts[]{{line.data(), line.size()}, {const_cast<void*>(data), bytes}};
+  if (::syscall(SYS_writev, plan->log, parts, 2) < 0) std::abort();
+  errno = before;
+}
+
+// What a write moved; behind it is the file's position.
+ssize_t noted(int file, const void* from, ssize_t written) {
+  if (written > 0 && plan != nullptr && plan->log >= 0)
+    note("write", path_of(file), "", ::lseek(file, 0, SEEK_CUR) - written, from,
+         static_cast<size_t>(written));
+  return written;
+}
+
+// A stream's bytes pass by this library, so all of the file is noted.
+void note_whole(FILE* file) {
+  const std::string path = file == nullptr ? "" : path_of(::fileno(file));
+  if (!is_logged(path)) return;
+  struct stat info {};
+  ::stat(path.c_str(), &info);
+  std::vector<char> all(static_cast<size_t>(info.st_size));
+  const int whole = static_cast<int>(::syscall(SYS_openat, AT_FDCWD, path.c_str(), O_RDONLY));
+  const auto got = ::syscall(SYS_read, whole, all.data(), all.size());
+  ::close(whole);
+  note("whole", path, "", 0, all.data(), got > 0 ? static_cast<size_t>(got) : 0);
+}
+
+// Passes the result of a call that changed something on.
+int noted(int result, const char* what, const std::string& path, const std::string& to = "",
+          off_t offset = 0) {
+  if (result >= 0) note(what, path, to, offset);
+  return result;
+}
+
+int noted_open(int file, const std::string& path, int flags) {
+  if ((flags & (O_CREAT | O_TRUNC)) == 0) return file;
+  return noted(file, (flags & O_TRUNC) != 0 ? "truncate" : "create", path);
+}
+
+FILE* noted_stream(FILE* file, const char* path, const char* mode) {
+  if (file != nullptr && mode[0] != 'r') note(mode[0] == 'w' ? "truncate" : "create", path);
+  return file;
+}
+
 unsigned traits_of_open(int flags) {
   return kWaits | ((flags & (O_CREAT | O_TRUNC)) != 0 ? kChanges : kReads);
 }
@@ -181,7 +242,7 @@ int open(const char* path, int flags, ...) {
   const mode_t mode = mode_of(flags, more);
   va_end(more);
   const int error = fate("open", path, traits_of_open(flags));
-  return error != 0 ? fails(error) : next(path, flags, mode);
+  return error != 0 ? fails(error) : noted_open(next(path, flags, mode), path, flags);
 }
 
 // Folders are opened by the standard library, which does not try again after a signal.
@@ -192,14 +253,15 @@ int openat(int folder, const char* path, int flags, ...) {
   const mode_t mode = mode_of(flags, more);
   va_end(more);
   const int error = fate("openat", path_at(folder, path), traits_of_open(flags) & ~kWaits);
-  return error != 0 ? fails(error) : next(folder, path, flags, mode);
+  return error != 0 ? fails(error)
+                    : noted_open(next(folder, path, flags, mode), path_at(folder, path), flags);
 }
 
 // A stream's open is not tried again after a signal by anyone, so it gets none.
 FILE* fopen(const char* path, const char* mode) {
   NEXT(fopen);
   const int error = fate("fopen", path, mode[0] == 'r' ? kReads : kChanges);
-  if (error == 0) return next(path, mode);
+  if (error == 0) return noted_stream(next(path, mode), path, mode);
   errno = error;
   return nullptr;
 }
@@ -207,7 +269,7 @@ FILE* fopen(const char* path, const char* mode) {
 FILE* fopen64(const char* path, const char* mode) {
   NEXT(fopen64);
   const int error = fate("fopen", path, mode[0] == 'r' ? kReads : kChanges);
-  if (error == 0) return next(path, mode);
+  if (error == 0) return noted_stream(next(path, mode), path, mode);
   errno = error;
   return nullptr;
 }
@@ -216,7 +278,10 @@ int fflush(FILE* file) {
   NEXT(fflush);
   const int descriptor = file == nullptr ? -1 : ::fileno(file);
   const int error = descriptor > 2 ? fate("fflush", path_of(descriptor), kChanges) : 0;
-  return error != 0 ? (fails(error), EOF) : next(file);
+  if (error != 0) return fails(error), EOF;
+  const int result = next(file);
+  if (descriptor > 2) note_whole(file);
+  return result;
 }
 
 ssize_t read(int file, void* to, size_t bytes) {
@@ -234,79 +299,91 @@ ssize_t pread(int file, void* to, size_t bytes, off_t offset) {
 ssize_t write(int file, const void* from, size_t bytes) {
   NEXT(write);
   const int error = fate("write", path_of(file), kChanges | kWaits | kCounts);
-  return moved(error, bytes, [&](size_t n) { return next(file, from, n); });
+  return moved(error, bytes, [&](size_t n) { return noted(file, from, next(file, from, n)); });
 }
 
 ssize_t pwrite(int file, const void* from, size_t bytes, off_t offset) {
   NEXT(pwrite);
   const int error = fate("pwrite", path_of(file), kChanges | kWaits | kCounts);
-  return moved(error, bytes, [&](size_t n) { return next(file, from, n, offset); });
+  return moved(error, bytes, [&](size_t n) {
+    const ssize_t written = next(file, from, n, offset);
+    if (written > 0) note("write", path_of(file), "", offset, from, static_cast<size_t>(written));
+    return written;
+  });
 }
 
 ssize_t writev(int file, const iovec* parts, int count) {
   NEXT(writev);
   const int error = fate("writev", path_of(file), kChanges);
-  return error != 0 ? fails(error) : next(file, parts, count);
+  if (error != 0) return fails(error);
+  std::string joined;
+  for (int i = 0; i < count; ++i)
+    joined.append(static_cast<const char*>(parts[i].iov_base), parts[i].iov_len);
+  return noted(file, joined.data(), next(file, parts, count));
 }
 
 int fsync(int file) {
   NEXT(fsync);
   const int error = fate("fsync", path_of(file), kChanges | kWaits);
-  return error != 0 ? fails(error) : next(file);
+  return error != 0 ? fails(error) : noted(next(file), "sync", path_of(file));
 }
 
 int fdatasync(int file) {
   NEXT(fdatasync);
   const int error = fate("fdatasync", path_of(file), kChanges | kWaits);
-  return error != 0 ? fails(error) : next(file);
+  return error != 0 ? fails(error) : noted(next(file), "sync", path_of(file));
 }
 
 int ftruncate(int file, off_t size) noexcept {
   NEXT(ftruncate);
   const int error = fate("ftruncate", path_of(file), kChanges | kWaits);
-  return error != 0 ? fails(error) : next(file, size);
+  return error != 0 ? fails(error) : noted(next(file, size), "resize", path_of(file), "", size);
 }
 
 int truncate(const char* path, off_t size) noexcept {
   NEXT(truncate);
   const int error = fate("truncate", path, kChanges | kWaits);
-  return error != 0 ? fails(error) : next(path, size);
+  return error != 0 ? fails(error) : noted(next(path, size), "resize", path, "", size);
 }
 
 int fallocate(int file, int mode, off_t offset, off_t size) {
   NEXT(fallocate);
   const int error = fate("fallocate", path_of(file), kChanges | kWaits);
-  return error != 0 ? fails(error) : next(file, mode, offset, size);
+  if (error != 0) return fails(error);
+  const bool extends = (mode & FALLOC_FL_KEEP_SIZE) == 0;
+  return noted(next(file, mode, offset, size), extends ? "extend" : "reserve", path_of(file), "",
+               offset + size);
 }
 
 int rename(const char* from, const char* to) noexcept {
   NEXT(rename);
   const int error = fate("rename", to, kChanges);
-  return error != 0 ? fails(error) : next(from, to);
+  return error != 0 ? fails(error) : noted(next(from, to), "rename", from, to);
 }
 
 int mkdir(const char* path, mode_t mode) noexcept {
   NEXT(mkdir);
   const int error = fate("mkdir", path, kChanges);
-  return error != 0 ? fails(error) : next(path, mode);
+  return error != 0 ? fails(error) : noted(next(path, mode), "mkdir", path);
 }
 
 int unlink(const char* path) noexcept {
   NEXT(unlink);
   const int error = fate("unlink", path, kChanges);
-  return error != 0 ? fails(error) : next(path);
+  return error != 0 ? fails(error) : noted(next(path), "remove", path);
 }
 
 int unlinkat(int folder, const char* path, int flags) noexcept {
   NEXT(unlinkat);
   const int error = fate("unlinkat", path_at(folder, path), kChanges);
-  return error != 0 ? fails(error) : next(folder, path, flags);
+  return error != 0 ? fails(error)
+                    : noted(next(folder, path, flags), "remove", path_at(folder, path));
 }
 
 int remove(const char* path) noexcept {
   NEXT(remove);
   const int error = fate("remove", path, kChanges);
-  return error != 0 ? fails(error) : next(path);
+  return error != 0 ? fails(error) : noted(next(path), "remove", path);
 }
 
 void* mmap(void* at, size_t bytes, int access, int flags, int file, off_t offset) noexcept {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/text.h"
 #include "engine/batch.h"
 #include "engine/parallel/context_parallel.h"
 #include "engine/steps/stepper.h"

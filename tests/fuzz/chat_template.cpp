@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "text/template/chat_template.h"
+
+#include "base/error.h"
+#include "fuzz/fuzz.h"
+
+// Changed templates, applied to a conversation.
+int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::vector<snug::tokenizer::Message> messages{
+      {"system", "Be brief."}, {"user", "Hello {{ 1 }}"}, {"assistant", "Hi."}};
+  try {
+    const snug::tokenizer::ChatTemplate written({reinterpret_cast<const char*>(data), size}, "it");
+    written.apply(messages, true, {{"bos_token", "<s>"}, {"eos_token", "</s>"}});
+  } catch (const snug::UserError&) {
+  }
+  return 0;
+}
