@@ -171,10 +171,15 @@ TEST(MicroBatch, EncoderReadsTheSourceAndTheDecoderItsTargetsShifted) {
   }
 }
 
+Sample with_pictures(Sample sample, int64_t count) {
+  sample.num_pictures = count;
+  return sample;
+}
+
 TEST(MicroBatch, PicturesTakeTheFirstPlacesOfTheirDocuments) {
   const Reading reading = {.image_size = 4, .num_picture_tokens = 2, .picture_token = 50};
-  const std::vector<Sample> samples = {sample_of({50, 50, 3, 4, 5}, 3),
-                                       sample_of({50, 50, 6, 50}, 3)};
+  const std::vector<Sample> samples = {with_pictures(sample_of({50, 50, 3, 4, 5}, 3), 1),
+                                       with_pictures(sample_of({50, 50, 6, 50}, 3), 1)};
   using Ints = std::vector<int32_t>;
   const MicroBatch packed = make_micro_batch(samples, {.reading = reading});
   EXPECT_EQ(packed.picture_rows, (Ints{0, 1, 5, 6}));
@@ -189,9 +194,34 @@ TEST(MicroBatch, PicturesTakeTheFirstPlacesOfTheirDocuments) {
                         .image_size = 4,
                         .num_picture_tokens = 2,
                         .picture_token = 50};
-  const std::vector<Sample> encoded = {source_sample({50, 50, 3}, {4, 1}),
-                                       source_sample({50, 50, 3}, {5, 1})};
+  const std::vector<Sample> encoded = {with_pictures(source_sample({50, 50, 3}, {4, 1}), 1),
+                                       with_pictures(source_sample({50, 50, 3}, {5, 1}), 1)};
   EXPECT_EQ(make_micro_batch(encoded, {.reading = both}).picture_rows, (Ints{0, 1, 3, 4}));
+}
+
+// None, one and two in a row, the last two with text between them.
+TEST(MicroBatch, PicturesAreWhereTheirPlacesAre) {
+  const Reading reading = {
+      .image_size = 4, .num_picture_tokens = 2, .picture_token = 50, .pictures_anywhere = true};
+  const std::vector<Sample> samples = {sample_of({3, 4, 5}, 1),
+                                       with_pictures(sample_of({3, 50, 50, 4}, 3), 1),
+                                       with_pictures(sample_of({50, 50, 6, 50, 50, 7}, 5), 2)};
+  using Ints = std::vector<int32_t>;
+  const MicroBatch packed = make_micro_batch(samples, {.reading = reading});
+  EXPECT_EQ(packed.num_pictures, 3);
+  EXPECT_EQ(packed.picture_rows, (Ints{4, 5, 7, 8, 10, 11}));
+  const MicroBatch padded = make_micro_batch(samples, {.packing = false, .reading = reading});
+  EXPECT_EQ(padded.picture_rows, (Ints{7, 8, 12, 13, 15, 16}));
+  SampleStore store;
+  for (const Sample& sample : samples) store.append(sample);
+  EXPECT_EQ(store.num_pictures(0), 0);
+  EXPECT_EQ(store.sample(2).num_pictures, 2);
+  EXPECT_EQ(store.most_pictures(1), 2);
+  EXPECT_EQ(store.most_pictures(3), 3);
+  const std::vector<int64_t> two = {2, 0};
+  EXPECT_EQ(make_micro_batch(store, two, {.reading = reading}).num_pictures, 2);
+  EXPECT_ANY_THROW(make_micro_batch(std::vector<Sample>{with_pictures(sample_of({3, 50}, 1), 1)},
+                                    {.reading = reading}));
 }
 
 TEST(SampleStore, GivesBackWhatWentIn) {
