@@ -29,15 +29,16 @@ struct Result {
 };
 
 // Starts `snug words…`; output goes to `log`.
-inline pid_t start(const std::vector<std::string>& words, const fs::path& log) {
+inline pid_t start(const std::vector<std::string>& words, const fs::path& log,
+                   const char* program = SNUG_BINARY) {
   const pid_t child = ::fork();
   if (child != 0) return child;
   if (std::freopen(log.c_str(), "w", stdout) == nullptr || ::dup2(1, 2) < 0) ::_exit(126);
   if (std::freopen("/dev/null", "r", stdin) == nullptr) ::_exit(126);
-  std::vector<char*> argv{const_cast<char*>(SNUG_BINARY)};
+  std::vector<char*> argv{const_cast<char*>(program)};
   for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
-  ::execv(SNUG_BINARY, argv.data());
+  ::execv(program, argv.data());
   ::_exit(127);
 }
 
@@ -47,11 +48,11 @@ inline int finish(pid_t child) {
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-inline Result run(const std::vector<std::string>& words) {
+inline Result run(const std::vector<std::string>& words, const char* program = SNUG_BINARY) {
   const TempFolder folder;
   const fs::path log = folder / "log";
   Result result;
-  result.exit_code = finish(start(words, log));
+  result.exit_code = finish(start(words, log, program));
   result.output = read_file(log);
   return result;
 }
