@@ -68,15 +68,6 @@ std::vector<ModelPart> Idefics3Model::parts() {
           {"language", language().units()}};
 }
 
-// The language model's rows name the vision model's q, k and v too. Patches and connector are
-// small.
-std::vector<nn::SplitRow> Idefics3Model::split() const {
-  std::vector<nn::SplitRow> all = {
-      {"out_proj", nn::by_columns()}, {"fc1", nn::by_rows()}, {"fc2", nn::by_columns()}};
-  for (const nn::SplitRow& of_language : language().split()) all.push_back(of_language);
-  return all;
-}
-
 Placement Idefics3Model::placement(Layout layout, const nn::Parameter& parameter) const {
   if (layout != Layout::HuggingFace)
     throw UserError("{} models are read and written as Hugging Face directories only (--to hf)",
@@ -110,10 +101,7 @@ data::Reading Idefics3Model::reads() const {
 }
 
 std::vector<HeadCount> Idefics3Model::head_counts() const {
-  std::vector<HeadCount> all{
-      {"attention heads in its vision model", config_.vision.num_attention_heads}};
-  for (HeadCount& of_language : language().head_counts()) all.push_back(std::move(of_language));
-  return all;
+  return {{"model of pictures among text, which tensor parallelism does not split", 1}};
 }
 
 void Idefics3Model::set_dropout(double probability) {

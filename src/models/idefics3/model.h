@@ -37,7 +37,8 @@ class Connector final : public vision::PictureUnit {
 class Idefics3Model final : public vision::PictureModel {
  public:
   explicit Idefics3Model(Config config);
-  std::vector<nn::SplitRow> split() const override;
+  // Ranks with shares of each layer come to wait for each other: head_counts() refuses them.
+  std::vector<nn::SplitRow> split() const override { return {}; }
   Placement placement(Layout layout, const nn::Parameter& parameter) const override;
   nlohmann::json hugging_face_config() const override;
   data::Reading reads() const override;

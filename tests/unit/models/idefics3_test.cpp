@@ -86,6 +86,12 @@ TEST_F(Idefics3, ConfigsThatCannotBeAreRefused) {
       "gives two patches the same position");
 }
 
+TEST_F(Idefics3, NoTwoRanksShareItsLayers) {
+  const std::vector<HeadCount> counts = model_of(tiny())->head_counts();
+  ASSERT_EQ(counts.size(), 1U);
+  EXPECT_EQ(counts.front().count, 1);
+}
+
 TEST_F(Idefics3, PartsAreAllUnits) {
   const auto model = model_of(tiny());
   std::vector<nn::Unit*> units;
