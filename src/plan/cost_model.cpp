@@ -21,6 +21,13 @@ constexpr double kTouches = 2;
 // fs-xxl-ckpt-b32).
 constexpr double kSecondsPerDriverCall = 3e-3;
 
+// Of a token in a model's own attention, as in Model::flops_per_token(). What encoders beside it
+// have is little, and counts as products.
+double attention_flops(const models::Model& model, double seqlen) {
+  const models::Dimensions d = model.dimensions();
+  return 6.0 * static_cast<double>(d.num_layers * d.num_heads * d.head_dim) * seqlen;
+}
+
 // Share of the blocks whose forward runs twice.
 double recomputed_share(const recipe::Recipe& recipe, const models::Model& model) {
   const auto num_blocks = std::ranges::count(const_cast<models::Model&>(model).units(),
@@ -161,15 +168,15 @@ StepCost step_cost(const models::Model& model, const recipe::Recipe& recipe,
                       strategy.mesh[dist::Axis::Tensor];
   const int stages = strategy.mesh[dist::Axis::Pipeline];
   const double flops = device.flops(precision.compute, recipe.matmul_precision);
-  const double of_products = model.flops_per_token(0);
-  const auto seconds_of_flops = [&](double per_token, double efficiency) {
-    return per_token * tokens * micro_batches * repeated * slowest_stage(recipe, model, stages) /
+  const double per_token = model.flops_per_token(seqlen);
+  const double of_attention = std::min(per_token, attention_flops(model, seqlen));
+  const auto seconds_of_flops = [&](double of_token, double efficiency) {
+    return of_token * tokens * micro_batches * repeated * slowest_stage(recipe, model, stages) /
            (flops * efficiency * sharing);
   };
-  cost.products_seconds = seconds_of_flops(of_products, device.product_efficiency);
-  cost.attention_seconds =
-      seconds_of_flops(model.flops_per_token(seqlen) - of_products, device.attention_efficiency);
-  cost.model_flops = model.flops_per_token(seqlen) * cost.tokens;
+  cost.products_seconds = seconds_of_flops(per_token - of_attention, device.product_efficiency);
+  cost.attention_seconds = seconds_of_flops(of_attention, device.attention_efficiency);
+  cost.model_flops = per_token * cost.tokens;
   // Processes on a cpu share its peak.
   cost.peak_flops_per_second = flops * static_cast<double>(strategy.mesh.num_ranks());
   cost.memory_seconds = kTouches * share * static_cast<double>(prediction.bytes_written) *
