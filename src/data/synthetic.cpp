@@ -73,7 +73,10 @@ Sample full_length_sample(int64_t length, const Reading& reading,
                           const std::function<int32_t()>& next) {
   Sample sample;
   const int32_t ignored = SampleOptions().ignore_index;
-  sample.num_pictures = reading.image_size > 0 ? reading.usual_pictures : 0;
+  // As many as leave a token to learn.
+  if (reading.image_size > 0)
+    sample.num_pictures =
+        std::min(reading.usual_pictures, (length - 1) / reading.num_picture_tokens);
   const int64_t places = sample.num_pictures * reading.num_picture_tokens;
   const auto add = [&](int64_t count, bool is_learnt) {
     for (int64_t i = 0; i < count; ++i) {

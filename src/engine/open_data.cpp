@@ -41,8 +41,11 @@ constexpr int64_t kUsualTokens = 512;
 bool is_synthetic(const recipe::DataOptions& data) { return data.class_path == "Synthetic"; }
 
 int64_t usual_with_picture(const data::Reading& reads) {
-  constexpr int64_t kWithTiles = 2048;
-  return reads.pictures_anywhere ? kWithTiles : reads.num_picture_tokens + data::kCaptionTokens;
+  if (!reads.pictures_anywhere) return reads.num_picture_tokens + data::kCaptionTokens;
+  // Tiles, each with its mark and line end, and the model's own words around them.
+  constexpr int64_t kLeast = 2048, kTextOfTile = 16;
+  return std::max(kLeast, reads.usual_pictures * (reads.num_picture_tokens + kTextOfTile) +
+                              2 * data::kCaptionTokens);
 }
 
 int64_t longest_sample(const recipe::Recipe& recipe, const models::Model& model) {

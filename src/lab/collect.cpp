@@ -237,7 +237,7 @@ Figures measured_figures(const report::RunRecord& record) {
                   .tokens_per_epoch = record.tokens_per_epoch};
   if (!record.steps.empty())
     figures.num_alloc_retries = static_cast<double>(report::summary_of(record).num_alloc_retries) /
-                                static_cast<double>(record.steps.size());
+                                static_cast<double>(report::num_steps(record.steps));
   for (const report::RankMemoryRecord& rank : record.ranks)
     figures.peak_allocated = std::max(figures.peak_allocated, rank.peak_allocated);
   for (const report::PhaseRecord& phase : record.memory.phases) {

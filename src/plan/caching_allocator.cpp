@@ -204,7 +204,7 @@ ExpandableAllocator::Blocks::iterator ExpandableAllocator::expand(Pool& pool, in
           rounded_up(std::min(wanted_end, first->first + first->second.bytes), pool.granule);
       first = split(pool, first, end - first->first);
       set_state(pool, first, State::Free);
-      count(pool, first->second.bytes);
+      count(first->second.bytes);
       first = merge(pool, first);
     }
     if (first->first + first->second.bytes >= wanted_end) return first;
@@ -250,8 +250,8 @@ ExpandableAllocator::Blocks::iterator ExpandableAllocator::split(Pool& pool, Blo
   return block;
 }
 
-void ExpandableAllocator::count(const Pool& pool, int64_t mapped) {
-  (mapped > 0 ? calls_.gets : calls_.gives) += std::abs(mapped) / pool.granule;
+void ExpandableAllocator::count(int64_t mapped) {
+  (mapped > 0 ? calls_.gets : calls_.gives) += 1;
   reserved_ += mapped;
   peak_reserved_ = std::max(peak_reserved_, reserved_);
 }
@@ -266,7 +266,7 @@ void ExpandableAllocator::give_free_memory_back() {
       if (begin > block->first) block = std::next(split(pool, block, begin - block->first));
       block = split(pool, block, end - begin);
       set_state(pool, block, State::Unmapped);
-      count(pool, begin - end);
+      count(begin - end);
       block = merge(pool, block);
     }
 }

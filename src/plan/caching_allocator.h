@@ -21,7 +21,7 @@ constexpr size_t kNumStreams = 2;  // that have memory
 // Requests to the device's driver, which are slow, and stop the device when memory is given back.
 struct DriverCalls {
   int64_t retries = 0;  // requests that were refused until cached memory had been given back
-  int64_t gets = 0, gives = 0;  // segments; expandable ones in granules
+  int64_t gets = 0, gives = 0;  // segments, or stretches of expandable ones
 
   friend DriverCalls operator-(const DriverCalls& a, const DriverCalls& b) {
     return {a.retries - b.retries, a.gets - b.gets, a.gives - b.gives};
@@ -107,7 +107,7 @@ class ExpandableAllocator {
   static void set_state(Pool& pool, Blocks::iterator block, State state);
   static Blocks::iterator merge(Pool& pool, Blocks::iterator block);
   static Blocks::iterator split(Pool& pool, Blocks::iterator block, int64_t bytes);
-  void count(const Pool& pool, int64_t mapped);
+  void count(int64_t mapped);
   void give_free_memory_back();
 
   int64_t limit_;

@@ -335,12 +335,22 @@ void read(const Json& json, ReadRecord auto& record) {
   fields(record, reader);
 }
 
+// A step of a thinned list stands for some before it as well.
+void check_counts(const RunRecord& record) {
+  const auto is_possible = [](const StepRecord& step) {
+    return step.count >= 1 && step.count <= std::max<int64_t>(1, step.step);
+  };
+  if (!std::ranges::all_of(record.steps, is_possible))
+    throw Json::other_error::create(500, "a count of steps is impossible", nullptr);
+}
+
 }  // namespace
 
 RunRecord read_run_json(const std::filesystem::path& path) {
   RunRecord record;
   try {
     read(Json::parse(read_file(path)), record);
+    check_counts(record);
   } catch (const Json::exception& error) {
     throw UserError("{} is not a run.json of this version, or it is damaged: {}", path.string(),
                     error.what());

@@ -149,7 +149,12 @@ void TrainingLoop::check_numbers(const engine::StepResult& result) {
   const bool scales = parts_.engine.precision.loss_scaling;
   const bool ends = result.updated || skipped_ == (scales ? kMostSkippedScaled : kMostSkipped);
   // While the scale of float16 losses falls, gradients overflow that need no explanation.
-  const std::string where = scales && !ends ? "" : stepper_.first_non_finite();
+  // With updates in the backward the weights have those gradients before anyone could look.
+  const bool is_too_late = parts_.engine.in_backward != nullptr && !std::isfinite(result.grad_norm);
+  const std::string where = scales && !ends ? ""
+                            : is_too_late
+                                ? "optimizer_in_backward has brought them into the weights already"
+                                : stepper_.first_non_finite();
   const std::string what = fmt::format("the loss is {} and the gradient norm {} at step {}",
                                        result.loss, result.grad_norm, state_.step + 1);
   if (ends)

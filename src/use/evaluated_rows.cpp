@@ -25,7 +25,10 @@ data::DatasetOptions evaluated_options(const recipe::EvaluateOptions& options,
   if (!captions || reading.pictures_anywhere) {
     const auto record =
         prompts_of_training(lm, lm.adapters.empty() ? nullptr : &lm.adapters.front());
-    if (record && d.prompt_style == "auto") result.prompt_style = record->style;
+    // Captions have no questions that another style could be of.
+    const bool is_usable =
+        record && (!captions || record->style == "chat" || record->style == "plain");
+    if (is_usable && d.prompt_style == "auto") result.prompt_style = record->style;
     if (record && !options.mask_prompt_given)
       result.mask_prompt = record->mask_prompt.value_or(d.mask_prompt);
   }

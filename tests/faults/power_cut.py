@@ -199,7 +199,8 @@ class Test:
         self.work.mkdir()
         rows = folder / "rows.jsonl"
         rows.write_text("".join(json.dumps({"instruction": "say %d" % (i % 7), "input": "", "output": "ab"[i % 2] * (1 + i % 7)}) + "\n" for i in range(40)))
-        shutil.copytree(TINY, folder / "model")
+        shutil.copytree(TINY, folder / "model", copy_function=shutil.copyfile)
+        (folder / "model").chmod(0o755)  # the sources may be read-only
         config = json.loads((folder / "model/config.json").read_text())
         config["num_hidden_layers"] = 1
         (folder / "model/config.json").write_text(json.dumps(config))

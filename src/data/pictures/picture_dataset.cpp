@@ -232,9 +232,13 @@ class Captions {
           [&](int64_t row, const std::string& caption) {
             if (!options.reading.pictures_anywhere)
               return make_caption_sample(options.prompt, caption, encoder, sample_options);
-            return make_picture_sample(options.prompt, caption,
-                                       grid_of(pictures, row, options.processor), style, encoder,
-                                       sample_options);
+            const Grid grid = grid_of(pictures, row, options.processor);
+            try {
+              return make_picture_sample(options.prompt, caption, grid, style, encoder,
+                                         sample_options);
+            } catch (const UserError& error) {
+              throw UserError("{}: {}", pictures.where(row), error.what());
+            }
           },
           options);
     }

@@ -6,7 +6,10 @@ namespace snug::engine {
 void PhaseRecorder::begin_step(int64_t step) {
   step_ = step;
   constexpr size_t kMostRecords = 1024;
-  if (phases_.size() > kMostRecords) thin();
+  constexpr int64_t kMostInterval = int64_t{1} << 40;
+  // The first two steps stay, however many records they have.
+  const bool has_others = !phases_.empty() && phases_.back().step > 1;
+  if (phases_.size() > kMostRecords && has_others && interval_ < kMostInterval) thin();
   wanted_ = is_recorded(step);
 }
 

@@ -172,14 +172,19 @@ std::string Stepper::first_non_finite() {
     mine = {own->micro_batch, own->in_backward, own->in_backward ? -position : position, own->what};
   }
   std::optional<nlohmann::json> first;
-  for (const std::string& text : engine_.mesh->world().gather_texts(mine.dump())) {
-    nlohmann::json found = nlohmann::json::parse(text);
-    if (!found.is_null() && (!first || found < *first)) first = std::move(found);
+  size_t first_rank = 0;
+  const std::vector<std::string> of_ranks = engine_.mesh->world().gather_texts(mine.dump());
+  for (size_t rank = 0; rank < of_ranks.size(); ++rank) {
+    nlohmann::json found = nlohmann::json::parse(of_ranks[rank]);
+    if (found.is_null() || (first && !(found < *first))) continue;
+    first = std::move(found);
+    first_rank = rank;
   }
   if (!first) return "the same step, run again, has only finite numbers in every unit";
-  return fmt::format("the first numbers that are not finite are in {}, in micro-batch {} of {}",
+  return fmt::format("the first numbers that are not finite are in {}, in micro-batch {} of {}{}",
                      (*first)[3].get<std::string>(), (*first)[0].get<int64_t>() + 1,
-                     std::max<size_t>(1, last_.size()));
+                     std::max<size_t>(1, last_.size()),
+                     of_ranks.size() > 1 ? fmt::format(" of rank {}", first_rank) : "");
 }
 
 nn::BatchCounts counts_of(const data::MicroBatch& batch) {

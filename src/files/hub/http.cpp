@@ -178,10 +178,12 @@ std::string without_secrets(const std::string& address) {
 
 // A server may send the token back in what becomes part of a message.
 void hide(const std::string& token, Response& response) {
-  if (token.empty()) return;
+  constexpr size_t kShortest = 8;  // what is shorter is no secret, and may be part of any word
+  constexpr std::string_view kHidden = "***";
+  if (token.size() < kShortest) return;
   const auto hide_in = [&](std::string& text) {
-    for (size_t at = text.find(token); at != text.npos; at = text.find(token, at))
-      text.replace(at, token.size(), "***");
+    for (size_t at = text.find(token); at != text.npos; at = text.find(token, at + kHidden.size()))
+      text.replace(at, token.size(), kHidden);
   };
   for (std::string* text : {&response.url, &response.error_body, &response.failure_text})
     hide_in(*text);

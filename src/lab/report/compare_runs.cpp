@@ -38,7 +38,7 @@ double last_loss(const RunRecord& record) {
   const int64_t wanted = std::max<int64_t>(1, report::num_steps(record.steps) / 10);
   double sum = 0;
   int64_t count = 0;
-  for (auto step = record.steps.rbegin(); count < wanted; ++step) {
+  for (auto step = record.steps.rbegin(); count < wanted && step != record.steps.rend(); ++step) {
     sum += step->loss * static_cast<double>(step->count);
     count += step->count;
   }

@@ -52,10 +52,10 @@ bool is_full_size(const LabRun& run);
 // gives at full size.
 bool is_explained_run(const LabRun& run);
 
-// Whether the row ran out of memory, by plan or run; and whether it ended with figures of its own
-// (the plan of a row that crashed does not count).
 // Whether snug's allocator, or that of the program it is compared with, has to retry in a step.
 bool has_retries(const RowView& view);
+// Whether the row ran out of memory, by plan or run; and whether it ended with figures of its own
+// (the plan of a row that crashed does not count).
 bool ran_out(const RowView& view);
 bool came_to_an_end(const RowView& view);
 
@@ -88,9 +88,9 @@ const RowView* best_published(const std::vector<const RowView*>& members);
 const RowView* largest_that_fits(const std::vector<const RowView*>& members);
 std::vector<const RowView*> members_of(const Group& group, const std::vector<RowView>& views);
 
-// The row's value in its group: "8", or a model's name.
 // "data.padding_in_loss true": what the row's original has otherwise; empty: nothing.
 std::string original_words(const Row& row);
+// The row's value in its group: "8", or a model's name.
 std::string value_text(const Group& group, const RowView& view);
 
 // The other program's name where any row has a count of it; empty: none.

@@ -24,7 +24,7 @@
 
 namespace snug::models::t5 {
 
-// The distances of each stack's buckets, (2, B), filled by Model::prepare.
+// Each stack's bucket of a distance (ops::bias_buckets), filled by Model::prepare.
 struct BiasBuckets {
   at::Tensor encoder, decoder;
 };

@@ -220,6 +220,8 @@ void plan(const recipe::Recipe& recipe, const recipe::PlanOptions& options,
   if (options.largest) check_alone("largest", recipe, options);
   if (options.largest && !(options.sweep.empty() && options.html.empty()))
     throw UserError("--largest goes neither with --sweep nor with --html; leave one out");
+  if (options.machine_devices > 0 && options.sweep.empty())
+    throw UserError("--machine_devices adds a column to --sweep; give --sweep KEY=VALUES");
   if (!options.sweep.empty()) return plan_sweep(options, words);
   Planned p{.recipe = recipe};
   plan_recipe(p, options);

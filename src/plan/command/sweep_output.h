@@ -38,7 +38,7 @@ struct Sweep {
   const SweepCell& at(size_t row, size_t column) const { return cells[row * columns() + column]; }
 };
 
-// The text as a number; none: it is none.
+// The text as a number; std::nullopt where it is another text.
 std::optional<double> number_in(const std::string& text);
 
 std::string sweep_text(const Sweep& sweep);
