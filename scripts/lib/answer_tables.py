@@ -70,7 +70,8 @@ def listed(root, program, *suite):
 def blocks(root, program):
     """{(suite, ONE or SEVERAL): what stands in that place}"""
     made = {}
-    for name in [suite["suite"] for suite in listed(root, program)]:
+    # Other programs' published speeds are no runs of the course.
+    for name in [suite["suite"] for suite in listed(root, program) if not suite["suite"].startswith("published-")]:
         suite = listed(root, program, name)
         for where in (ONE, SEVERAL):
             rows = [row for row in suite["rows"] if (math.prod(layout(row, root)) > 1) == (where == SEVERAL)]

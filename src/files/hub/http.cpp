@@ -178,7 +178,7 @@ std::string without_secrets(const std::string& address) {
 
 // A server may send the token back in what becomes part of a message.
 void hide(const std::string& token, Response& response) {
-  constexpr size_t kShortest = 8;  // what is shorter is no secret, and may be part of any word
+  constexpr size_t kShortest = 4;  // what is shorter is no secret, and may be part of any word
   constexpr std::string_view kHidden = "***";
   if (token.size() < kShortest) return;
   const auto hide_in = [&](std::string& text) {
