@@ -47,11 +47,6 @@ __device__ float score_at(const AttentionScores& a, const Row& row, int64_t key,
   return score_of(a, a.scores[row.begin + key], {row.head, row.distance + key}, slope);
 }
 
-// The sum moved to another maximum; an empty one (maximum -infinity) stays 0.
-__device__ float moved(float sum, float from, float to) {
-  return from == to ? sum : from == -INFINITY ? 0.f : sum * expf(from - to);
-}
-
 __global__ void __launch_bounds__(kMostThreads) softmax(AttentionScores a, Kept kept) {
   const Row row = row_at(a, blockIdx.x);
   float slope, maximum = -INFINITY, sum = 0.f;

@@ -41,11 +41,6 @@ struct RowSums {
   float logits;
 };
 
-// The sum moved to another maximum; an empty one (maximum -infinity) stays 0.
-__device__ float moved(float sum, float from, float to) {
-  return from == to ? sum : from == -INFINITY ? 0.f : sum * expf(from - to);
-}
-
 __device__ RowSums sum_row(const float* x, int64_t count, bool with_logits) {
   RowSums own = {-INFINITY, 0.f, 0.f};
   for (int64_t i = threadIdx.x; i < count; i += blockDim.x) {

@@ -130,6 +130,11 @@ __device__ inline V reduce_block(V value, V neutral, Operation operation) {
   return value;
 }
 
+// A sum of exp(x - from) moved to another maximum; an empty one (from -infinity) stays 0.
+__device__ inline float moved(float sum, float from, float to) {
+  return from == to ? sum : from == -INFINITY ? 0.f : sum * expf(from - to);
+}
+
 // body(T{}) with the device type that `type` names; on the host, around a launch.
 template <class Body>
 void with_type(Scalar type, const Body& body) {

@@ -24,9 +24,8 @@ std::vector<int64_t> equal_borders(int64_t documents, int64_t rows) {
 
 // Where documents start and end among the rows, on the host.
 std::vector<int64_t> borders_of(const Borders& cu_seqlens, int64_t max_seqlen, int64_t rows) {
-  if (cu_seqlens.even_length() > 0) return equal_borders(cu_seqlens.size(0) - 1, rows);
   const auto host = cu_seqlens.host();
-  if (cu_seqlens.is_meta())
+  if (cu_seqlens.is_meta() && cu_seqlens.even_length() == 0)
     return counts_work() ? equal_borders(cu_seqlens.size(0) - 1, rows)
                          : std::vector<int64_t>{0, max_seqlen};
   return {host->begin(), host->end()};
