@@ -5,6 +5,7 @@ option(SNUG_UNITY "Compile several sources of a folder as one: a build from noth
 # The environment has a say, so that scripts/demo can be tested with it too.
 option(SNUG_WERROR "Warnings are errors" $ENV{SNUG_WERROR})
 set(SNUG_SANITIZE "" CACHE STRING "Sanitizers for every target, e.g. address,undefined or thread")
+set(SNUG_FUZZ "" CACHE FILEPATH "libFuzzer's archive: the fuzzers are libFuzzers, and all is compiled for them")
 set(SNUG_CUDA auto CACHE STRING "CUDA support: auto, on, off")
 set(SNUG_LIBTORCH_DIR "" CACHE PATH "Folder that holds torch/ (and nvidia/) as unpacked from the wheels")
 set(SNUG_CUDA_LIBTORCH_DIR "" CACHE PATH
@@ -22,6 +23,9 @@ set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+if(SNUG_FUZZ)
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fsanitize-coverage=trace-pc,trace-cmp>)
+endif()
 # One flag for programs and libraries alike, or they could not share the precompiled header.
 add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fPIC>)
 set(CMAKE_CXX_FLAGS_RELEASE "-O2")

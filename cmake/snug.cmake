@@ -117,14 +117,6 @@ function(snug_add_test name)
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 900)
 endfunction()
 
-# snug_add_fuzzer(gguf files): fuzz_gguf of tests/fuzz/gguf.cpp, which wants the library snug::files.
-function(snug_add_fuzzer name library)
-  add_executable(fuzz_${name} ${CMAKE_SOURCE_DIR}/tests/fuzz/${name}.cpp ${CMAKE_SOURCE_DIR}/tests/fuzz/driver.cpp)
-  target_link_libraries(fuzz_${name} PRIVATE snug::${library} snug::files)
-  target_include_directories(fuzz_${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
-  snug_set_warnings(fuzz_${name})
-endfunction()
-
 # The same test program once more with its tensors on a GPU, on a simulated one where there can be none, else
 # skipped. For programs that take their device from tests/support/test_device.h. SIMULATED: what of it runs on a
 # simulated GPU (of gtest's filter), which is slow; its samples are the least.

@@ -1,6 +1,7 @@
-// The helpers, and a main for compilers without libFuzzer: `fuzz_x ROUNDS FILE…` changes, cuts and
-// swells the files at random, always with the same seed, and feeds them to the entry point. With
-// libFuzzer define SNUG_LIBFUZZER, which leaves main to it.
+// The helpers, and a main for builds without libFuzzer: `fuzz_x ROUNDS FILE…` changes, cuts and
+// swells the files (of a folder, all that are in it) at random, always with the same seed, and
+// feeds them to the entry point. With libFuzzer (SNUG_FUZZ, scripts/fuzz) main is its own, and goes
+// by what a change reaches.
 // SPDX-License-Identifier: Apache-2.0
 #include <sys/mman.h>
 #include <unistd.h>
@@ -8,8 +9,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -17,11 +16,12 @@
 #include "base/files.h"
 #include "files/weights/convert.h"
 #include "fuzz/fuzz.h"
+#include "support/temp_folder.h"
 
 namespace snug::fuzz {
+namespace fs = std::filesystem;
 
-void with_file(const uint8_t* data, size_t size,
-               const std::function<void(const std::filesystem::path&)>& use) {
+void with_file(const uint8_t* data, size_t size, const std::function<void(const fs::path&)>& use) {
   const int file = ::memfd_create("fuzz", 0);
   if (file < 0 || ::write(file, data, size) != static_cast<ssize_t>(size)) std::abort();
   try {
@@ -29,6 +29,17 @@ void with_file(const uint8_t* data, size_t size,
   } catch (const UserError&) {
   }
   ::close(file);
+}
+
+void with_file(const uint8_t* data, size_t size, std::string_view name,
+               const std::function<void(const fs::path&)>& use) {
+  static const test::TempFolder folder;
+  with_file(data, size, [&](const fs::path& memory) {
+    const fs::path path = folder / fs::path(name);
+    fs::remove(path);
+    fs::create_symlink(memory, path);
+    use(path);
+  });
 }
 
 void read_everything(const files::TensorSource& source) {
@@ -49,74 +60,61 @@ void read_everything(const files::TensorSource& source) {
   if (sum == 1) std::puts(source.describe().c_str());
 }
 
+__attribute__((weak)) bool change_structure(Bytes&, Random&) { return false; }
+
+}  // namespace snug::fuzz
+
+#ifdef SNUG_LIBFUZZER
+extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t most);
+
+extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t most, unsigned seed) {
+  snug::fuzz::Random random(seed);
+  if (random() % 2 == 0) {
+    snug::fuzz::Bytes bytes(data, data + size);
+    if (snug::fuzz::change_structure(bytes, random) && bytes.size() <= most) {
+      std::copy(bytes.begin(), bytes.end(), data);
+      return bytes.size();
+    }
+  }
+  return LLVMFuzzerMutate(data, size, most);
+}
+#else
 namespace {
 
-using Bytes = std::vector<uint8_t>;
-
-// Numbers that parsers trip over.
-uint64_t nasty_number(std::mt19937_64& random) {
-  constexpr uint64_t kNasty[] = {0,          1,          0x7F,           0xFF,
-                                 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF,     uint64_t{1} << 32,
-                                 INT64_MAX,  UINT64_MAX, UINT64_MAX - 7, uint64_t{1} << 63};
-  return kNasty[random() % std::size(kNasty)];
-}
-
-void mutate(Bytes& bytes, std::mt19937_64& random) {
-  if (bytes.empty()) return;
-  const size_t at = random() % bytes.size();
-  const size_t length = std::min<size_t>(1 + random() % 16, bytes.size() - at);
-  const auto begin = bytes.begin() + static_cast<std::ptrdiff_t>(at);
-  const auto end = begin + static_cast<std::ptrdiff_t>(length);
-  switch (random() % 7) {
-    case 0:
-      bytes[at] ^= static_cast<uint8_t>(1u << random() % 8);
-      break;
-    case 1:
-      bytes[at] = static_cast<uint8_t>(random());
-      break;
-    case 2:
-      bytes.resize(at);
-      break;
-    case 3:
-      bytes.erase(begin, end);
-      break;
-    case 4: {
-      const Bytes copy(begin, end);
-      bytes.insert(bytes.begin() + static_cast<std::ptrdiff_t>(random() % bytes.size()),
-                   copy.begin(), copy.end());
-      break;
+std::vector<snug::fuzz::Bytes> samples_of(int count, char** names) {
+  std::vector<std::filesystem::path> files;
+  for (int i = 0; i < count; ++i) {
+    if (!std::filesystem::is_directory(names[i])) {
+      files.emplace_back(names[i]);
+      continue;
     }
-    case 5: {
-      const uint64_t number = nasty_number(random);
-      const size_t width = size_t{1} << random() % 4;
-      std::memcpy(&bytes[at], &number, std::min(width, bytes.size() - at));
-      break;
-    }
-    default:
-      std::fill(begin, end, static_cast<uint8_t>(random() % 2 * 255));
-      break;
+    for (const auto& entry : std::filesystem::directory_iterator(names[i]))
+      files.push_back(entry.path());
   }
+  std::sort(files.begin(), files.end());
+  std::vector<snug::fuzz::Bytes> samples;
+  for (const std::filesystem::path& file : files) {
+    const std::string text = snug::read_file(file);
+    samples.emplace_back(text.begin(), text.end());
+  }
+  return samples;
 }
 
 }  // namespace
-}  // namespace snug::fuzz
 
-#ifndef SNUG_LIBFUZZER
 int main(int count, char** arguments) {
   if (count < 3) {
     std::fprintf(stderr, "usage: %s ROUNDS FILE…\n", arguments[0]);
     return 2;
   }
-  std::vector<snug::fuzz::Bytes> corpus;
-  for (int i = 2; i < count; ++i) {
-    const std::string text = snug::read_file(arguments[i]);
-    corpus.emplace_back(text.begin(), text.end());
-  }
-  std::mt19937_64 random(1);
+  const std::vector<snug::fuzz::Bytes> samples = samples_of(count - 2, arguments + 2);
+  snug::fuzz::Random random(1);
   const long rounds = std::strtol(arguments[1], nullptr, 10);
   for (long round = 0; round < rounds; ++round) {
-    snug::fuzz::Bytes bytes = corpus[random() % corpus.size()];
-    for (uint64_t left = 1 + random() % 4; left > 0; --left) snug::fuzz::mutate(bytes, random);
+    snug::fuzz::Bytes bytes = samples[random() % samples.size()];
+    for (uint64_t left = 1 + random() % 4; left > 0; --left)
+      if (random() % 2 == 0 || !snug::fuzz::change_structure(bytes, random))
+        snug::fuzz::change_bytes(bytes, random);
     try {
       LLVMFuzzerTestOneInput(bytes.data(), bytes.size());
     } catch (const std::exception& error) {

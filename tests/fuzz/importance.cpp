@@ -8,3 +8,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       data, size, [](const std::filesystem::path& path) { snug::files::read_importance(path); });
   return 0;
 }
+
+bool snug::fuzz::change_structure(Bytes& bytes, Random& random) {
+  return change_gguf(bytes, random);
+}

@@ -11,3 +11,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   });
   return 0;
 }
+
+bool snug::fuzz::change_structure(Bytes& bytes, Random& random) {
+  return change_json(bytes, random);
+}

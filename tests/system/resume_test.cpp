@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <random>
 #include <set>
 
 #include "system/program.h"
@@ -61,13 +63,15 @@ void expect_whole_checkpoints(const fs::path& out_dir) {
   }
 }
 
-// Starts it and kills it, later each time, until it comes to its end. Returns how often.
+// Starts it and kills it at a random moment, later on average each time, until it comes to its end.
+// Returns how often.
 template <class Check>
 int run_with_kills(const Words& words, const fs::path& log, const Check& check) {
+  static std::mt19937 random{std::random_device{}()};
   int kills = 0;
-  for (int attempt = 0; attempt < 60; ++attempt) {
+  for (unsigned attempt = 0; attempt < 100; ++attempt) {
     const pid_t child = start(words, log);
-    std::this_thread::sleep_for(std::chrono::milliseconds(150 + 45 * attempt));
+    std::this_thread::sleep_for(std::chrono::milliseconds(random() % (300 + 60 * attempt)));
     ::kill(child, SIGKILL);
     const int code = finish(child);
     check();
@@ -81,19 +85,10 @@ int run_with_kills(const Words& words, const fs::path& log, const Check& check) 
   return kills;
 }
 
-TEST(Resume, KilledAgainAndAgainEqualsNeverKilled) {
-  const TempFolder folder;
-  const fs::path rows = write_rows(folder / "rows.jsonl", 320);
-  const Words more{"--train.save_interval", "3", "--resume",        "auto",
-                   "--train.epochs",        "2", "--eval.interval", "7"};
-  const Result whole = run(finetune_words(rows, folder / "whole", more));
-  ASSERT_EQ(whole.exit_code, 0) << whole.output;
-  const json expected = read_run(folder / "whole");
+// The run in `out`, killed so often, has the same story as the one in `whole`.
+void expect_same_story(const fs::path& out, const fs::path& whole, int kills) {
+  const json expected = read_run(whole);
   EXPECT_EQ(expected["resumptions"].size(), 0U);
-  const fs::path out = folder / "killed";
-  const int kills = run_with_kills(finetune_words(rows, out, more), folder / "log",
-                                   [&] { expect_whole_checkpoints(out); });
-  ASSERT_GT(kills, 0);
   const json resumed = read_run(out);
   EXPECT_EQ(resumed["outcome"], "ok");
   EXPECT_EQ(deeds(resumed), deeds(expected));
@@ -101,7 +96,7 @@ TEST(Resume, KilledAgainAndAgainEqualsNeverKilled) {
   ASSERT_EQ(resumed["epochs"].size(), 2U);
   for (size_t i = 0; i < 2; ++i)
     EXPECT_EQ(resumed["epochs"][i]["loss"], expected["epochs"][i]["loss"]);
-  EXPECT_EQ(logged(out / "metrics.csv"), logged(folder / "whole/metrics.csv"));
+  EXPECT_EQ(logged(out / "metrics.csv"), logged(whole / "metrics.csv"));
   EXPECT_EQ(resumed["memory"]["phases"].size(), expected["memory"]["phases"].size());
   // Kills before the first checkpoint began anew.
   EXPECT_LE(resumed["resumptions"].size(), static_cast<size_t>(kills));
@@ -121,7 +116,29 @@ TEST(Resume, KilledAgainAndAgainEqualsNeverKilled) {
   EXPECT_GE(resumptions, resumed["resumptions"].size()) << log;
   EXPECT_TRUE(log.ends_with(" UTC  ended: ok\n")) << log;
   EXPECT_EQ(read_file(out / "final/model.safetensors"),
-            read_file(folder / "whole/final/model.safetensors"));
+            read_file(whole / "final/model.safetensors"));
+}
+
+// SNUG_KILL_ROUNDS=500 for a person who doubts: as many kills, over several runs.
+TEST(Resume, KilledAgainAndAgainEqualsNeverKilled) {
+  const char* rounds = std::getenv("SNUG_KILL_ROUNDS");
+  const int wanted = rounds == nullptr ? 1 : std::atoi(rounds);
+  const TempFolder folder;
+  const fs::path rows = write_rows(folder / "rows.jsonl", 320);
+  const Words more{"--train.save_interval", "3", "--resume",        "auto",
+                   "--train.epochs",        "2", "--eval.interval", "7"};
+  const Result whole = run(finetune_words(rows, folder / "whole", more));
+  ASSERT_EQ(whole.exit_code, 0) << whole.output;
+  const fs::path out = folder / "killed";
+  for (int all = 0; all < wanted && !::testing::Test::HasFailure();) {
+    fs::remove_all(out);
+    const int kills = run_with_kills(finetune_words(rows, out, more), folder / "log",
+                                     [&] { expect_whole_checkpoints(out); });
+    ASSERT_GT(kills, 0);
+    expect_same_story(out, folder / "whole", kills);
+    all += kills;
+    if (rounds != nullptr) fmt::print("{} kills\n", all);
+  }
 }
 
 // Killed while it saves and deletes most of the time, it always has a whole checkpoint to go on

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <ATen/ops/empty.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <functional>
@@ -181,20 +182,33 @@ TrainingState load_state(const fs::path& folder) {
     throw UserError("{} is incomplete: {}; copy it again, or resume from an earlier one",
                     folder.string(), fault);
   const auto json = nlohmann::json::parse(read_file(path, 1 << 20), nullptr, false);
-  try {
-    return {.step = json.at("step"),
-            .epoch = json.at("epoch"),
-            .next_index = json.at("next_index"),
-            .micro_batches = json.at("micro_batches"),
-            .tokens = json.at("tokens"),
-            .micro_batch_size = json.at("micro_batch_size"),
-            .loss_scale = json.at("loss_scale"),
-            .good_steps = json.at("good_steps"),
-            .data_fingerprint = json.at("data_fingerprint")};
-  } catch (const nlohmann::json::exception& error) {
+  const auto refuse = [&](std::string_view reason) {
     throw UserError("{} is damaged ({}); remove its folder and resume from an earlier one",
-                    path.string(), error.what());
+                    path.string(), reason);
+  };
+  // The JSON library would convert a fraction or what is out of range without a word.
+  const auto count = [&](const char* key) -> int64_t {
+    const nlohmann::json& value = json.at(key);
+    if (!value.is_number_integer() || value.get<int64_t>() < 0)
+      refuse(fmt::format("{} is {}", key, value.dump()));
+    return value;
+  };
+  try {
+    if (!json.at("data_fingerprint").is_number_integer()) refuse("data_fingerprint is no integer");
+    if (!(json.at("loss_scale") > 0)) refuse("loss_scale is not above 0");
+    return {.step = count("step"),
+            .epoch = count("epoch"),
+            .next_index = count("next_index"),
+            .micro_batches = count("micro_batches"),
+            .tokens = count("tokens"),
+            .micro_batch_size = count("micro_batch_size"),
+            .loss_scale = json["loss_scale"],
+            .good_steps = count("good_steps"),
+            .data_fingerprint = json["data_fingerprint"]};
+  } catch (const nlohmann::json::exception& error) {
+    refuse(error.what());
   }
+  return {};
 }
 
 void load_tensors(const fs::path& folder, const TrainingTensors& tensors, dist::Group* ranks) {

@@ -47,9 +47,10 @@ std::string rope_type_name(const json& rope, const std::string& where) {
 
 // One of transformers 5's objects: its base and its scaling, null if it has none.
 std::pair<json, json> split_rope(json rope, const std::string& where, const json& base) {
+  const ConfigFields fields(rope, where);  // refuses what is no object
   const json theta = rope.value("rope_theta", base);
   rope.erase("rope_theta");
-  if (ConfigFields(rope, where).number("partial_rotary_factor", 1.0) != 1)
+  if (fields.number("partial_rotary_factor", 1.0) != 1)
     throw UserError("{}: partial_rotary_factor is not supported here", where);
   rope.erase("partial_rotary_factor");
   if (rope_type(rope_type_name(rope, where), where) == RopeType::None) rope = nullptr;

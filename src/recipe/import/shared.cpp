@@ -43,6 +43,12 @@ constexpr std::string_view kNamedSets =
 constexpr std::array<std::string_view, 5> kDataEndings = {".json", ".jsonl", ".csv", ".tsv",
                                                           ".parquet"};
 
+// False also for what cannot be a file's name at all.
+bool is_there(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
 bool is_data_file(const std::string& name) {
   return std::ranges::any_of(kDataEndings,
                              [&](std::string_view ending) { return name.ends_with(ending); });
@@ -52,7 +58,7 @@ bool is_data_file(const std::string& name) {
 
 void take_model(Draft& draft, const Found& found) {
   const std::string& name = found.node.text;
-  const bool is_path = fs::exists(name) || name.starts_with('.') || name.starts_with('/') ||
+  const bool is_path = is_there(name) || name.starts_with('.') || name.starts_with('/') ||
                        name.ends_with(".gguf") || std::ranges::count(name, '/') != 1;
   draft.set("checkpoint_dir", is_path ? name : "checkpoints/" + name, found.key);
 }
@@ -253,9 +259,9 @@ void take_targets(Draft& draft, std::string_view theirs) {
 }
 
 std::string existing_file(const Draft& draft, const std::string& path) {
-  if (fs::exists(path)) return path;
+  if (is_there(path)) return path;
   const fs::path beside = fs::path(draft.file()).parent_path() / path;
-  return fs::exists(beside) ? beside.string() : "";
+  return is_there(beside) ? beside.string() : "";
 }
 
 void take_data(Draft& draft, const std::string& name, std::string_view theirs) {

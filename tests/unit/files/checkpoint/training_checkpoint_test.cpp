@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "files/checkpoint/training_checkpoint.h"
 
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "base/error.h"
@@ -77,6 +78,31 @@ TEST(Checkpoint, OfAnotherOptimizerIsRefused) {
     const Bench b({"", options_of(other)}, at::kCPU, kShapes);
     EXPECT_THROW(load_tensors(path, tensors_of(b)), UserError) << other;
   }
+}
+
+// Numbers that a conversion would bend into a state nobody wrote.
+TEST(Checkpoint, AStateOfWrongNumbersIsRefused) {
+  const test::TempFolder folder;
+  const Bench saved({"", options_of("adamw")}, at::kCPU, kShapes);
+  const auto path = save(folder.path(), {.step = 1, .loss_scale = 2}, tensors_of(saved), "{}");
+  std::filesystem::remove(path / "checksums.json");  // they would find it first
+  const auto whole = nlohmann::json::parse(read_file(path / kStateName));
+  for (const auto& [key, value] :
+       std::initializer_list<std::pair<const char*, nlohmann::json>>{{"step", -1},
+                                                                     {"step", 1.5},
+                                                                     {"epoch", 1e300},
+                                                                     {"tokens", UINT64_MAX},
+                                                                     {"loss_scale", 0},
+                                                                     {"loss_scale", "2"},
+                                                                     {"data_fingerprint", 0.5},
+                                                                     {"micro_batches", nullptr}}) {
+    nlohmann::json state = whole;
+    state[key] = value;
+    write_file_atomically(path / kStateName, state.dump());
+    EXPECT_THROW(load_state(path), UserError) << key << " " << value;
+  }
+  write_file_atomically(path / kStateName, whole.dump());
+  EXPECT_EQ(load_state(path).loss_scale, 2);
 }
 
 // A folder with three small files under each name.
