@@ -25,8 +25,6 @@
 #include "core/dist/world.h"
 #include "engine/cuda_device.h"
 #include "engine/host.h"
-#include "files/hub/download.h"
-#include "files/hub/meter.h"
 #include "lab/lab.h"
 #include "plan/command/plan.h"
 #include "plan/devices/device_profile.h"
@@ -158,21 +156,6 @@ void plan(const ParsedCommand& parsed, const std::vector<std::string>& words) {
   snug::plan::plan(parsed.recipe, parsed.plan, words);
 }
 
-void download(const snug::recipe::DownloadOptions& options) {
-  snug::set_verbose(options.verbose);
-  const std::string folder = options.checkpoint_dir + "/" + options.repo_id;
-  snug::hub::ProgressLine line;
-  const auto files =
-      snug::hub::download({.repo_id = options.repo_id,
-                           .revision = options.revision,
-                           .directory = folder,
-                           .endpoint = options.endpoint,
-                           .token = options.access_token},
-                          [&](const snug::hub::Progress& progress) { line.show(progress); });
-  line.end();
-  std::printf("%zu files in %s\n", files.size(), folder.c_str());
-}
-
 // Returns the exit code.
 int run(const ParsedCommand& parsed, const std::vector<std::string>& words) {
   if (parsed.help) {
@@ -224,7 +207,7 @@ int run(const ParsedCommand& parsed, const std::vector<std::string>& words) {
       snug::use::verify(parsed.verify);
       break;
     case Command::Download:
-      download(parsed.download);
+      snug::use::download(parsed.download);
       break;
     case Command::Completion:
       std::fputs(snug::recipe::completion_script(parsed.completion.shell).c_str(), stdout);

@@ -19,6 +19,9 @@ void convert(const recipe::ConvertOptions& options);
 // `snug evaluate`: loss and perplexity of a model on a file, and scores of its captions.
 void evaluate(const recipe::EvaluateOptions& options);
 
+// `snug download`: the files of a repository on a hub.
+void download(const recipe::DownloadOptions& options);
+
 // `snug generate`: prints answers; with options.json one JSON line per answer.
 void generate(const recipe::GenerateOptions& options);
 

@@ -141,7 +141,9 @@ void add_child(json& node, json value, Random& random) {
     auto child = node.begin();
     std::advance(child, static_cast<std::ptrdiff_t>(random() % node.size()));
     // Beside a key, one nearly called so.
-    node[child.key().substr(random() % 2) + (random() % 2 == 0 ? "" : "_")] = std::move(value);
+    std::string key = child.key() + "_";
+    if (random() % 2 == 0) key.erase(0, 1);
+    node[key] = std::move(value);
   }
 }
 

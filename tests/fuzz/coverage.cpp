@@ -59,3 +59,7 @@ extern "C" void __sanitizer_cov_trace_pc() {
   ++counters[hash(address, 16)];
   if (blocks != nullptr) remember(address);
 }
+
+// Compared numbers with fractions, which g++ tells of and libFuzzer does not ask for.
+extern "C" void __sanitizer_cov_trace_cmpf(float, float) {}
+extern "C" void __sanitizer_cov_trace_cmpd(double, double) {}

@@ -69,6 +69,10 @@ FILES = {
     "huge": {"model.safetensors": 1 << 62},
 }
 
+# Files that mean something.
+TEXTS = {("card", "README.md"): b"---\ntags: [a]\nlicense:\n- cc-by-4.0\n- mit\n---\n# Pictures\n"}
+FILES["card"] = {"README.md": len(TEXTS["card", "README.md"]), "data/train-00000.parquet": 2000}
+
 log = []
 seen = {}  # how often a fault has been shown
 lock = threading.Lock()
@@ -88,7 +92,7 @@ def listing(repo):
         size = {"wrong_size": length + 5}.get(repo, length)
         if repo != "no_hash":
             entry["size"] = size
-            data = content(length) if length < 1 << 30 else b""
+            data = TEXTS.get((repo, path)) or (content(length) if length < 1 << 30 else b"")
             if length >= 1000:
                 digest = hashlib.sha256(data).hexdigest()
                 if repo == "wrong_hash":
@@ -225,7 +229,7 @@ class Hub(Handler):
         if files[path] >= 1000:
             where = "http://127.0.0.1:%d/%s/%d" % (self.server.cdn_port, repo, files[path])
             return self.reply(302, b"Found. Redirecting", Location=where, X_Linked_Size=str(files[path]))
-        self.send_content(content(files[path]))
+        self.send_content(TEXTS.get((repo, path)) or content(files[path]))
 
 
 class Cdn(Handler):

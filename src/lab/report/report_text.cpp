@@ -106,16 +106,6 @@ FittedTable table_of_width(const LabRun& run, const std::vector<RowView>& views,
   return table;
 }
 
-// Escapes what would end a cell of Markdown or start markup.
-std::string markdown(const std::string& text) {
-  std::string out;
-  for (const char c : printable(text)) {
-    if (std::string_view("\\|*_`<>[]#").find(c) != std::string_view::npos) out += '\\';
-    out += c;
-  }
-  return out;
-}
-
 // Remarks on a row, beside its line of the table.
 std::vector<std::string> remarks_of(const RowView& view) {
   std::vector<std::string> lines = view.verdict.reasons;
@@ -247,6 +237,15 @@ std::string markdown_cell(const RowView& view, const TableColumn& column) {
 }
 
 }  // namespace
+
+std::string markdown(const std::string& text) {
+  std::string out;
+  for (const char c : printable(text)) {
+    if (std::string_view("\\|*_`<>[]#").find(c) != std::string_view::npos) out += '\\';
+    out += c;
+  }
+  return out;
+}
 
 std::string report_text(const LabRun& run, int width, Shown what) {
   const std::vector<RowView> views = views_of(run);

@@ -183,7 +183,7 @@ const std::vector<CommandInfo>& command_table() {
        {"snug verify out/finetune/full", "snug verify out/finetune/lora/final --json"}},
       {Command::Download,
        {"download"},
-       "download a model from the Hugging Face hub",
+       "download a model or a data set from the Hugging Face hub",
        "Resumes an interrupted download, and checks sizes and hashes.",
        {"snug download HuggingFaceTB/SmolLM2-135M-Instruct"}},
       {Command::Completion,

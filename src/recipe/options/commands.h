@@ -220,6 +220,7 @@ struct LabOptions {
   std::string memory_budget;     // empty = the suite's (scaled), the device's
   std::vector<std::string> set;  // KEY=VALUE for every row; overrides the row's own
   bool as_published = false;     // follow the original in what changes numbers
+  bool answers = false;          // with report: an answer sheet too
   std::string out_dir;           // empty = out/lab/SUITE, with -plan or -scaled appended
   double row_timeout = 0;        // seconds; 0 = the suite's
   bool restart = false;          // run finished rows again
@@ -245,7 +246,9 @@ struct VerifyOptions {
 };
 
 struct DownloadOptions {
-  std::string repo_id;
+  std::string repo_id;  // of a model
+  std::string data;     // or of a data set
+  std::string data_dir = "data";
   std::string access_token;  // empty = HF_TOKEN of the environment
   std::string checkpoint_dir = "checkpoints";
   std::string revision = "main";

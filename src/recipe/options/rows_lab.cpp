@@ -98,6 +98,12 @@ std::vector<Row> lab_rows(LabOptions& o) {
        .slot = &o.restart,
        .help = "run every row again, even those that are done"},
       {.theme = kShown,
+       .key = "answers",
+       .slot = &o.answers,
+       .help =
+           "with report: write answers.md too, a sheet with what was measured, room for guesses, "
+           "and questions on the rows"},
+      {.theme = kShown,
        .key = "out_dir",
        .slot = &o.out_dir,
        .help = "directory for the run and its report (default: out/lab/SUITE, with -plan, "

@@ -210,14 +210,37 @@ TEST(ReportText, FitsItsWidthAndKeepsEveryRow) {
 }
 
 TEST(ReportMarkdown, EveryLineOfTheTableHasAsManyCells) {
-  for (const LabRun& run :
-       {test::planned_sample(), test::measured_sample(), test::hostile_sample()}) {
-    std::set<size_t> bars;
-    for (const std::string& line : lines_of(report_markdown(run)))
-      if (line.starts_with("|")) bars.insert(count(line, "|") - count(line, "\\|"));
-    EXPECT_EQ(bars.size(), 1U);
+  for (const auto& write : {report_markdown, answer_sheet}) {
+    for (const LabRun& run :
+         {test::planned_sample(), test::measured_sample(), test::hostile_sample()}) {
+      std::set<size_t> bars;
+      for (const std::string& line : lines_of(write(run)))
+        if (line.starts_with("|")) bars.insert(count(line, "|") - count(line, "\\|"));
+      EXPECT_EQ(bars.size(), 1U);
+    }
+    EXPECT_EQ(write(test::hostile_sample()).find("<script>"), std::string::npos);
   }
-  EXPECT_EQ(report_markdown(test::hostile_sample()).find("<script>"), std::string::npos);
+}
+
+TEST(AnswerSheet, HasWhatRanAndLeavesTheRestToBeFilledIn) {
+  const LabRun planned = test::planned_sample();
+  for (const std::string& line : lines_of(answer_sheet(planned)))
+    if (line.starts_with("| ") && line.find("---") == line.npos && !line.starts_with("| row")) {
+      EXPECT_TRUE(line.ends_with(" | | | | | |")) << line;
+    }
+  const LabRun run = test::measured_sample();
+  const std::string sheet = answer_sheet(run);
+  for (const RowView& view : without_tries(views_of(run))) {
+    const size_t at = sheet.find("| " + markdown(view.row->id) + " |");
+    ASSERT_NE(at, sheet.npos) << view.row->id;
+    const std::string line = sheet.substr(at, sheet.find('\n', at) - at);
+    const bool has_run = view.outcome.kind != OutcomeView::Kind::None;
+    EXPECT_EQ(line.find(view.outcome.words) != line.npos, has_run) << line;
+    if (view.own == nullptr || view.result->outcome != Outcome::Ok) continue;
+    EXPECT_NE(line.find(memory_text(needed_bytes(*view.own))), line.npos) << line;
+  }
+  EXPECT_NE(sheet.find("\n1. "), sheet.npos) << sheet;
+  EXPECT_NE(sheet.find("\n   > \n"), sheet.npos) << "room for an answer";
 }
 
 TEST(ReportCsv, IsReadByAnotherReader) {
