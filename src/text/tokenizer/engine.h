@@ -15,6 +15,10 @@
 #include "text/tokenizer/json_node.h"
 #include "text/tokenizer/steps/added_tokens.h"
 
+namespace sentencepiece {
+class SentencePieceProcessor;
+}
+
 namespace snug::tokenizer {
 
 // Ids that encode(…, true) adds around a text.
@@ -50,6 +54,11 @@ class Engine {
 
   Frame frame_;
 };
+
+// What the library makes of a model's bytes. Throws UserError with `where` for what is none, also
+// where the library itself throws.
+void load_sentencepiece(sentencepiece::SentencePieceProcessor& processor, std::string_view bytes,
+                        const std::string& where);
 
 std::unique_ptr<Engine> make_pipeline(const Node& tokenizer_json, const EngineOptions& options);
 std::unique_ptr<Engine> make_sentencepiece(const std::filesystem::path& model,

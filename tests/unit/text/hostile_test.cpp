@@ -172,6 +172,13 @@ TEST_F(Hostile, SentencepieceModels) {
   const std::string whole = read_file(data_path("sentencepiece/tokenizer.model"));
   expect_refused("", "not a sentencepiece model", "tokenizer.model");
   expect_refused("not a model", "not a sentencepiece model", "tokenizer.model");
+  // A piece that is a zero byte: the library's trie takes it for no piece, and throws.
+  const std::string zero_piece(
+      "\n\x0e\n\n\x0e\n\x05\xf1\x8b\x90\0\0\0\0\x18\x02\n\x08\n\x01\0\x15~dt\x15", 26);
+  expect_refused(zero_piece, "not a sentencepiece model", "tokenizer.model");
+  fs::remove(path_ / "tokenizer.model");
+  expect_refused(zero_piece, "not a sentencepiece model", "spiece.model");
+  fs::remove(path_ / "spiece.model");
   for (size_t cut = 1; cut < whole.size(); cut += whole.size() / 40) {
     try {  // a cut between two pieces is a smaller model
       load(whole.substr(0, cut), "tokenizer.model")->encode("some text", true);

@@ -5,6 +5,7 @@
 #include <sentencepiece_processor.h>
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include "base/error.h"
@@ -36,13 +37,15 @@ const nlohmann::json& decoder_json(bool strips_prefix) {
   return strips_prefix ? with : without;
 }
 
-void load(sentencepiece::SentencePieceProcessor& processor, std::string_view bytes,
-          const std::string& where) {
-  const auto status = processor.LoadFromSerializedProto({bytes.data(), bytes.size()});
-  if (!status.ok() || processor.GetPieceSize() <= 0) {
-    throw UserError("{}: not a sentencepiece model: {}; fetch the file again", where,
-                    status.ok() ? "it has no pieces" : status.ToString());
+// What is wrong with it; empty: nothing. Its trie throws where others return a status.
+std::string load_fault(sentencepiece::SentencePieceProcessor& processor, std::string_view bytes) {
+  try {
+    const auto status = processor.LoadFromSerializedProto({bytes.data(), bytes.size()});
+    if (!status.ok()) return status.ToString();
+  } catch (const std::exception& error) {
+    return error.what();
   }
+  return processor.GetPieceSize() <= 0 ? "it has no pieces" : "";
 }
 
 bool has_prefix(const sentencepiece::SentencePieceProcessor& processor) {
@@ -78,10 +81,10 @@ class SentencePiece : public Engine {
 SentencePiece::SentencePiece(const std::filesystem::path& path, const EngineOptions& options)
     : where_(path.string()) {
   const std::string bytes = read_file(path, kMaxModelBytes);
-  load(processor_, bytes, where_);
+  load_sentencepiece(processor_, bytes, where_);
   if (!options.legacy) {
     continuing_ = std::make_unique<sentencepiece::SentencePieceProcessor>();
-    load(*continuing_, bytes + std::string(kNoDummyPrefix), where_);
+    load_sentencepiece(*continuing_, bytes + std::string(kNoDummyPrefix), where_);
   }
   read_pieces();
   read_added_tokens(options);
@@ -154,6 +157,12 @@ std::string SentencePiece::token(int32_t id) const {
 
 }  // namespace
 
+void load_sentencepiece(sentencepiece::SentencePieceProcessor& processor, std::string_view bytes,
+                        const std::string& where) {
+  if (const std::string fault = load_fault(processor, bytes); !fault.empty())
+    throw UserError("{}: not a sentencepiece model: {}; fetch the file again", where, fault);
+}
+
 std::unique_ptr<Engine> make_sentencepiece(const std::filesystem::path& model,
                                            const EngineOptions& options) {
   return std::make_unique<SentencePiece>(model, options);
@@ -161,7 +170,8 @@ std::unique_ptr<Engine> make_sentencepiece(const std::filesystem::path& model,
 
 void set_gguf_rules(const std::filesystem::path& sentencepiece_model, GgufVocabulary& out) {
   sentencepiece::SentencePieceProcessor processor;
-  load(processor, read_file(sentencepiece_model, kMaxModelBytes), sentencepiece_model.string());
+  load_sentencepiece(processor, read_file(sentencepiece_model, kMaxModelBytes),
+                     sentencepiece_model.string());
   out.model = "llama";
   out.pre = "default";
   out.add_space_prefix = has_prefix(processor);

@@ -105,10 +105,7 @@ json t5_files(const std::filesystem::path& directory, int32_t num_extra_ids) {
   if (!std::filesystem::exists(path)) return nullptr;
   const std::string bytes = read_file(path, kMaxSpieceBytes);
   sentencepiece::SentencePieceProcessor processor;
-  if (const auto status = processor.LoadFromSerializedProto({bytes.data(), bytes.size()});
-      !status.ok() || processor.GetPieceSize() <= 0)
-    throw UserError("{}: not a sentencepiece model: {}; fetch the file again", path.string(),
-                    status.ok() ? "it has no pieces" : status.ToString());
+  load_sentencepiece(processor, bytes, path.string());
   const std::string_view charsmap = Fields(Fields(bytes).find(kNormalizerSpec)).find(kCharsmap);
   const json metaspace = {
       {"type", "Metaspace"}, {"replacement", "▁"}, {"prepend_scheme", "always"}, {"split", true}};
