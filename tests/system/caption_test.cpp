@@ -476,6 +476,22 @@ TEST_F(Captions, OfPicturesInTilesAreThoseOfTransformers) {
     EXPECT_EQ(lines[i]["caption"], expected[i]["caption"]) << expected[i]["file"];
 }
 
+// A picture whose tiles take all of the model's positions is named, and the others are captioned.
+TEST_F(Captions, PassOverPicturesThatLeaveNoRoom) {
+  const fs::path model = folder_ / "short";
+  fs::copy(kData / "system/smolvlm", model, fs::copy_options::recursive);
+  json config = json::parse(read_file(model / "config.json"));
+  config["text_config"]["max_position_embeddings"] = 110;
+  write_file_atomically(model / "config.json", config.dump());
+  const Result result =
+      run({"caption", model, kData / "pictures/l.png", kData / "pictures/one.png",
+           "--max_new_tokens", "4", "--format", "jsonl", "--out", folder_ / "out.jsonl"});
+  EXPECT_EQ(result.exit_code, 2) << result.output;
+  EXPECT_EQ(lines_of(folder_ / "out.jsonl").size(), 1U) << result.output;
+  for (const char* words : {"one.png: ", "leaves none"})
+    EXPECT_NE(result.output.find(words), result.output.npos) << result.output;
+}
+
 // Adapters of both of its models beside 4 bits, then all weights; what is written captions again.
 TEST_F(Captions, OfAModelWithTilesAreLearned) {
   const fs::path model = kData / "system/smolvlm";

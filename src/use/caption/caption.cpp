@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "use/caption/caption.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <functional>
@@ -130,14 +132,13 @@ class Run {
     std::vector<Prompt> prompts;
     const size_t first = captions_.size();
     for (size_t i = 0; i < loaded.size(); ++i) {
+      Prompt prompt = prompt_of(begin + static_cast<int64_t>(i), loaded[i]);
       if (!loaded[i].fault.empty()) {
         report_fault(loaded[i].fault);
         continue;
       }
       pictures[i] = place_of(loaded[i]);
-      if (pictures[i] == first + prompts.size())
-        prompts.push_back(picture_prompt(*lm_.model, encoder_, style_, options_.prompt,
-                                         std::move(loaded[i].picture)));
+      if (pictures[i] == first + prompts.size()) prompts.push_back(std::move(prompt));
     }
     std::vector<std::string> texts = write(prompts);
     for (size_t k = 0; k < texts.size(); ++k) captions_[first + k].caption = std::move(texts[k]);
@@ -145,6 +146,18 @@ class Run {
       if (loaded[i].fault.empty())
         write_line(begin + static_cast<int64_t>(i), captions_[pictures[i]], loaded[i].references);
     if (!source_.is_data) captions_.clear();
+  }
+
+  // Takes the picture. One that leaves no room for a caption is a fault of its own.
+  Prompt prompt_of(int64_t row, Loaded& loaded) const {
+    if (!loaded.fault.empty()) return {};
+    try {
+      return picture_prompt(*lm_.model, encoder_, style_, options_.prompt,
+                            std::move(loaded.picture));
+    } catch (const UserError& error) {
+      loaded.fault = fmt::format("{}: {}", source_.rows->where(row), error.what());
+      return {};
+    }
   }
 
   // The index in captions_. A picture in several rows of a data set is captioned once.
