@@ -231,7 +231,7 @@ TEST_P(EachFamily, TrainsInAPipelineAsInOneProcess) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Decoders, EachFamily,
-                         ::testing::Values("mistral", "qwen3", "granite", "olmo2", "phi3", "gemma2",
+                         ::testing::Values("ministral", "qwen3", "granite", "olmo2", "phi3", "gemma2",
                                            "smollm3", "stablelm", "opt", "opt-after", "olmoe",
                                            "mixtral", "gpt-oss"),
                          [](const auto& info) {

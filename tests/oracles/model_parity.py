@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 from parity_case import jitter, ragged, write_case
-from transformers import (AutoModelForCausalLM, Gemma2Config, Gemma3TextConfig, GPT2Config, GPTNeoXConfig, GptOssConfig, GraniteConfig, MixtralConfig,
+from transformers import (AutoModelForCausalLM, Gemma2Config, Gemma3TextConfig, GPT2Config, GPTNeoXConfig, GptOssConfig, GraniteConfig, MinistralConfig, MixtralConfig,
                           Olmo2Config, OlmoeConfig, OPTConfig, Phi3Config,
                           Qwen3Config, Qwen3MoeConfig, SmolLM3Config, StableLmConfig, T5Config, T5ForConditionalGeneration)
 
@@ -83,6 +83,9 @@ DECODERS = {
                             num_experts_per_tok=3, sliding_window=5, swiglu_limit=0.7, rope_parameters=dict(
                                 rope_type="yarn", rope_theta=150000.0, factor=4.0, beta_fast=2.0, beta_slow=0.25,
                                 truncate=False, original_max_position_embeddings=16)),
+    # The first block has a window, the second sees all.
+    "ministral": MinistralConfig(**SMALL, head_dim=12, sliding_window=7,
+                                 layer_types=["sliding_attention", "full_attention"]),
     # The last of three layers sees all, by a base of its own, scaled.
     "gemma3": Gemma3TextConfig(**{**SMALL, "pad_token_id": 0, "num_hidden_layers": 3}, head_dim=12,
                                query_pre_attn_scalar=9, sliding_window=5, sliding_window_pattern=3,

@@ -271,7 +271,7 @@ INSTANTIATE_TEST_SUITE_P(Cases, LongropeParity, ::testing::Values("llama-longrop
 INSTANTIATE_TEST_SUITE_P(
     Cases, ModelParity,
     ::testing::Values("llama", "llama3-rope", "llama-bias", "llama-linear", "llama-longrope",
-                      "mistral", "qwen2", "qwen2-windows", "qwen3", "granite", "smollm3", "olmo2",
+                      "mistral", "ministral", "qwen2", "qwen2-windows", "qwen3", "granite", "smollm3", "olmo2",
                       "olmo2-dynamic", "phi3", "phi3-longrope", "phi3-factors", "gemma2", "gemma3",
                       "gpt2", "gpt2-untied", "gpt-neox", "gpt-neox-serial", "stablelm", "olmoe",
                       "qwen3-moe", "mixtral", "gpt-oss", "opt", "opt-after", "opt-plain", "t5",

@@ -232,7 +232,7 @@ TEST_P(Families, APlanForCudaNeedsNoDevice) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, Families,
-                         ::testing::Values("qwen3", "granite", "smollm3", "olmo2", "phi3", "gemma2",
+                         ::testing::Values("ministral", "qwen3", "granite", "smollm3", "olmo2", "phi3", "gemma2",
                                            "gemma3", "gpt-neox", "stablelm", "olmoe", "qwen3-moe",
                                            "mixtral", "gpt-oss", "gpt2", "opt", "opt-after", "t5",
                                            "t5-gated", "idefics3", "smolvlm"),
