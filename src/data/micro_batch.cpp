@@ -40,6 +40,11 @@ void size_batch(MicroBatch& batch, int64_t num_tokens, size_t num_documents,
   batch.cu_seqlens.push_back(0);
 }
 
+// Padding that is learned is no padding.
+bool marks_padding(const MicroBatchOptions& options) {
+  return options.reading.marks_padding && !options.packing && !options.padding_in_loss;
+}
+
 void set_target(MicroBatch& batch, size_t at, int32_t target, int32_t ignore_index) {
   batch.targets[at] = target;
   batch.loss_tokens += target != ignore_index;
@@ -125,6 +130,8 @@ void place(MicroBatch& batch, const View& view, size_t begin, size_t length,
   std::iota(positions, positions + static_cast<std::ptrdiff_t>(length), 0);
   batch.cu_seqlens.push_back(static_cast<int32_t>(begin + length));
   batch.raw_tokens += view.raw_tokens;
+  for (size_t i = 0; i < length && marks_padding(options); ++i)
+    batch.real.push_back(i < static_cast<size_t>(view.length()) ? 1.0F : 0.0F);
 }
 
 template <class View>

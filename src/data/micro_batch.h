@@ -18,6 +18,8 @@ struct MicroBatch {
   // document's end, on padding and inside a masked prompt. positions count from 0 in each document.
   std::vector<int32_t> input_ids, targets, positions;
   std::vector<int32_t> cu_seqlens;  // (S + 1), from 0 to N
+  // (N) in the padded form, where the model asks for it: 1, of padding 0.
+  std::vector<float> real;
   int64_t max_seqlen = 0;
   int64_t loss_tokens = 0;  // targets that are not ignore_index
   // Compute logits only for rows whose targets count, because few do. A plan and its training

@@ -15,6 +15,7 @@ struct Reading {
   int32_t picture_token = -1;        // the placeholders' id
   bool pictures_anywhere = false;    // any number of pictures in a sample, among its text; else one
                                      // picture, whose placeholders come first
+  bool marks_padding = false;        // padded rows must be known from others
   int64_t usual_pictures = 1;        // of a picture with its tiles, for samples that are made up
   std::array<float, 3> image_mean{}, image_std{};  // of red, green, blue in 0..1
 };

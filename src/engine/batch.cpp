@@ -43,6 +43,9 @@ nn::Batch to_device(const data::MicroBatch& batch, at::Device device,
                    .max_seqlen = batch.max_seqlen,
                    .loss_tokens = batch.loss_tokens,
                    .upload = upload};
+  if (!batch.real.empty())
+    result.real = {upload->tensor(batch.real.data(), {std::ssize(batch.real)}, at::kFloat),
+                   device.is_meta() ? std::vector<float>() : batch.real};
   if (ignore_index && batch.picks_rows)
     result.counted = counted_rows(batch.targets, *ignore_index, *upload);
   if (!batch.source_ids.empty())

@@ -273,15 +273,38 @@ Update Engine::step(const std::function<void()>& run_micro_batches, const Update
   return update;
 }
 
+namespace {
+
+// The recipe's word before the config's.
+double balance_of(const models::Model& model, const recipe::Recipe& recipe,
+                  const dist::Mesh& mesh) {
+  const models::Routing routing = model.routing();
+  const double balance = recipe.train.router_aux_loss_coef.value_or(routing.balance);
+  if (balance > 0 && routing.num_experts == 0)
+    throw UserError(
+        "train.router_aux_loss_coef = {}: this model has no experts to balance; leave it out",
+        balance);
+  if (balance > 0 && mesh.size(dist::Axis::Context) > 1)
+    throw UserError(
+        "mesh cp={}: ranks that share sequences do not add up the loss that balances experts; use "
+        "fsdp or dp, or set train.router_aux_loss_coef to 0",
+        mesh.size(dist::Axis::Context));
+  return balance;
+}
+
+}  // namespace
+
 Engine make_engine(models::Model& model, const recipe::Recipe& recipe, at::Device device,
                    int64_t max_seqlen, std::shared_ptr<dist::Mesh> mesh) {
   Engine engine;
   engine.precision = nn::parse_precision(recipe.precision);
   engine.device = device;
+  engine.routing = model.routing();
   engine.objective = std::make_shared<nn::CrossEntropy>(
       nn::CrossEntropy::Options{.ignore_index = recipe.data.ignore_index,
                                 .label_smoothing = recipe.train.label_smoothing,
-                                .z_loss = recipe.train.z_loss});
+                                .z_loss = recipe.train.z_loss,
+                                .balance = balance_of(model, recipe, *mesh)});
   engine.validated = std::make_shared<nn::CrossEntropy>(
       nn::CrossEntropy::Options{.ignore_index = recipe.data.ignore_index});
   engine.mesh = std::move(mesh);

@@ -46,6 +46,7 @@ struct Engine {
   std::unique_ptr<ops::CopyStream> copies;  // for policies that copy between device and host
   std::unique_ptr<exec::Executor> executor;
   std::unique_ptr<optim::Optimizer> optimizer;
+  models::Routing routing;  // of the model's experts
   // What training minimises and what validation measures: cross-entropy, the former with the
   // recipe's smoothing and z-loss. May be replaced before the first step.
   std::shared_ptr<const nn::Objective> objective, validated;

@@ -49,6 +49,14 @@ struct Placement {
   std::vector<int64_t> shape;  // shape in the file if it has more dimensions; else empty
 };
 
+// What a mixture of experts says of its router.
+struct Routing {
+  int64_t num_experts = 0;  // of a block; 0: the model has none
+  int64_t num_blocks = 0;   // with or without experts
+  int64_t per_token = 0;
+  double balance = 0;  // weight of the loss that balances them, where the config asks for it
+};
+
 // Attention heads of one kind.
 struct HeadCount {
   std::string what;
@@ -66,6 +74,7 @@ class Model {
   virtual ~Model() = default;
   virtual std::vector<nn::Unit*> units() = 0;
   virtual Dimensions dimensions() const = 0;
+  virtual Routing routing() const { return {}; }
   virtual Placement placement(Layout layout, const nn::Parameter& parameter) const = 0;
   // The Hugging Face config.json of this model.
   virtual nlohmann::json hugging_face_config() const = 0;

@@ -92,6 +92,8 @@ std::vector<Part> parts_of(const StepStatus& status) {
   if (status.share_of_peak > 0)
     parts.push_back({fmt::format("{:.0f}% peak", 100 * status.share_of_peak), kPlain, 5});
   if (status.memory_bytes > 0) parts.push_back({memory_text(status), memory_style(status), 4});
+  if (status.expert_load > 0)
+    parts.push_back({fmt::format("busiest expert {:.1f}x", status.expert_load), kPlain, 6});
   if (status.num_alloc_retries > 0) parts.push_back({retries_text(status), kYellow, 4});
   if (status.seconds_left) parts.push_back({clock_text(*status.seconds_left) + " left", kPlain, 2});
   return parts;

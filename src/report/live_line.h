@@ -31,6 +31,7 @@ struct StepStatus {
   int64_t memory_bytes = 0;            // peak allocated
   int64_t reserved_bytes = 0;          // peak reserved
   int64_t budget_bytes = 0;            // 0: no budget
+  double expert_load = 0;              // the busiest expert's, over the mean; 0: no mixture
   int64_t num_alloc_retries = 0;       // of a GPU's allocator so far
   std::optional<double> seconds_left;  // absent: estimated from the steps so far
 };

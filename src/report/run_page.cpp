@@ -169,6 +169,11 @@ std::string report_html(const RunRecord& record) {
                      "Bars: allocated at the end of the phase; tick: peak so far; dashed line: "
                      "budget, if set."))
         .add(element("pre", memory_table(phases)));
+  if (!record.experts.empty())
+    html.add(element("p class=\"mu\"",
+                     "Experts: shares of each block's tokens, mean over the steps; evenness is the "
+                     "shares' entropy over that of equal ones."))
+        .add(element("pre", expert_table(record.experts)));
   if (record.epochs.size() > 1) html.add(element("pre", epoch_table(record.epochs)));
   if (!record.steps.empty()) html.add(element("pre", summary_block(summary_of(record))));
   const std::string recipe =

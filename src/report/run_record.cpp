@@ -31,7 +31,14 @@ void fields(Of<StepRecord> auto& r, auto& field) {
   field("raw_tokens", r.raw_tokens);
   field.added("epoch", r.epoch);
   field.added("utilization", r.utilization);
+  field.rare("expert_load", r.expert_load, 0);
   field.rare("count", r.count, 1);
+}
+
+void fields(Of<ExpertRecord> auto& r, auto& field) {
+  field("block", r.block);
+  field("steps", r.steps);
+  field("shares", r.shares);
 }
 
 void fields(Of<StepStatistics> auto& r, auto& field) {
@@ -169,6 +176,7 @@ void fields(Of<RunRecord> auto& r, auto& field) {
   field("steps", r.steps);
   field.added("epochs", r.epochs);
   field.added("tokens_per_epoch", r.tokens_per_epoch);
+  field.rare("experts", r.experts, {});
   field("speed", r.speed);
   field("memory", r.memory);
   field("validation", r.validation);
@@ -224,8 +232,9 @@ struct Writer {
   void added(const char* key, const T& value) {
     (*this)(key, value);
   }
-  void rare(const char* key, int64_t value, int64_t usual) {
-    if (value != usual) json[key] = value;
+  template <class T>
+  void rare(const char* key, const T& value, const std::type_identity_t<T>& usual) {
+    if (value != usual) (*this)(key, value);
   }
   bool of_a_plan = false;
   Json json = Json::object();
@@ -326,7 +335,11 @@ struct Reader {
   void added(const char* key, T& out) const {
     measured(key, out);
   }
-  void rare(const char* key, int64_t& out, int64_t usual) const { out = json.value(key, usual); }
+  template <class T>
+  void rare(const char* key, T& out, const std::type_identity_t<T>& usual) const {
+    out = usual;
+    measured(key, out);
+  }
   const Json& json;
 };
 

@@ -15,6 +15,8 @@
 #include <utility>
 #include <vector>
 
+#include "report/expert_load.h"
+
 namespace snug::report {
 
 struct StepRecord {
@@ -29,8 +31,11 @@ struct StepRecord {
   int64_t epoch = 0;       // in which the step began, from 1; 0: not recorded
   // How busy the device was, 0..1 (train/records/busy_meter.h); NaN: not known.
   double utilization = std::numeric_limits<double>::quiet_NaN();
+  // Of a mixture of experts: what the busiest of any block got, over its block's mean; 0: not one.
+  double expert_load = 0;
   // Steps that this stands for, `step` the last of them (report/thinning.h): seconds and tokens are
-  // their sums; loss, gradient norm and utilization means over those that are numbers.
+  // their sums; loss, gradient norm and utilization means over those that are numbers, expert_load
+  // the most.
   int64_t count = 1;
 };
 
@@ -176,7 +181,8 @@ struct RunRecord {
   std::vector<RankMemoryRecord> ranks;  // empty for a single process
   std::vector<StepRecord> steps;
   std::vector<EpochRecord> epochs;
-  int64_t tokens_per_epoch = 0;  // 0: not known
+  int64_t tokens_per_epoch = 0;       // 0: not known
+  std::vector<ExpertRecord> experts;  // by block; empty: no mixture
   SpeedRecord speed;
   MemoryRecord memory;
   std::vector<ValidationRecord> validation;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "report/thinning.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <iterator>
@@ -33,6 +34,7 @@ StepRecord merged(const StepRecord& a, const StepRecord& b) {
           .raw_tokens = a.raw_tokens + b.raw_tokens,
           .epoch = b.epoch,
           .utilization = mean_of(&StepRecord::utilization),
+          .expert_load = std::max(a.expert_load, b.expert_load),
           .count = a.count + b.count};
 }
 

@@ -264,6 +264,8 @@ void TrainingLoop::tell_of_shorter_warmup() const {
 void TrainingLoop::log_step(const engine::StepResult& result, double lr, double seconds) {
   const double rate = static_cast<double>(result.tokens) / std::max(1e-9, seconds);
   const report::RunRecord& record = parts_.log.record();
+  const int64_t num_experts = parts_.engine.routing.num_experts;
+  const double expert_load = report::busiest_over_mean(result.routed, num_experts);
   const report::StepStatus status{
       .epoch = static_cast<int64_t>(std::ceil(sampler_.epochs_done())),
       .iter = state_.micro_batches,
@@ -278,6 +280,7 @@ void TrainingLoop::log_step(const engine::StepResult& result, double lr, double 
       .memory_bytes = parts_.engine.ledger().at_peak().allocated,
       .reserved_bytes = memory::peak_reserved_on(parts_.engine.device.type()),
       .budget_bytes = record.device.budget_bytes,
+      .expert_load = expert_load,
       .num_alloc_retries = memory::cuda_alloc_retries()};
   parts_.log.step({.step = state_.step,
                    .loss = result.loss,
@@ -288,8 +291,10 @@ void TrainingLoop::log_step(const engine::StepResult& result, double lr, double 
                    .grad_norm = result.grad_norm,
                    .raw_tokens = result.raw_tokens,
                    .epoch = epoch_,
-                   .utilization = busy_.share()},
+                   .utilization = busy_.share(),
+                   .expert_load = expert_load},
                   status);
+  parts_.log.routed(result.routed, num_experts);
   parts_.live.step(status, seconds);
 }
 

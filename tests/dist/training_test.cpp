@@ -231,9 +231,9 @@ TEST_P(EachFamily, TrainsInAPipelineAsInOneProcess) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Decoders, EachFamily,
-                         ::testing::Values("mistral", "qwen3", "granite", "olmo2", "phi3", "gemma2",
-                                           "smollm3", "stablelm", "opt", "opt-after", "olmoe",
-                                           "mixtral", "gpt-oss"),
+                         ::testing::Values("ministral", "qwen3", "granite", "olmo2", "phi3",
+                                           "gemma2", "smollm3", "stablelm", "opt", "opt-after",
+                                           "olmoe", "mixtral", "gpt-oss"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::erase(name, '-');
@@ -349,15 +349,17 @@ TEST_P(MixedPrecision, GathersWhatItComputesWith) {
 
 INSTANTIATE_TEST_SUITE_P(Families, MixedPrecision, ::testing::Values("llama", "t5"));
 
-INSTANTIATE_TEST_SUITE_P(
-    Strategies, ManyRanks,
-    ::testing::Values(Case{"ddp", "", "llama"}, Case{"zero1", "", "llama"},
-                      Case{"zero2", "", "llama"}, Case{"fsdp", "", "llama"},
-                      Case{"hybrid", "", "llama"}, Case{"ddp", "", "qwen2"},
-                      Case{"zero1", "", "qwen2"}, Case{"zero2", "", "qwen2"},
-                      Case{"fsdp", "", "qwen2"}, Case{"fsdp", "fsdp=2", "gemma3"},
-                      Case{"ddp", "dp=2", "olmoe"}, Case{"fsdp", "fsdp=2", "olmoe"},
-                      Case{"fsdp", "fsdp=2", "mixtral"}, Case{"fsdp", "fsdp=2", "gpt-oss"}));
+INSTANTIATE_TEST_SUITE_P(Strategies, ManyRanks,
+                         ::testing::Values(Case{"ddp", "", "llama"}, Case{"zero1", "", "llama"},
+                                           Case{"zero2", "", "llama"}, Case{"fsdp", "", "llama"},
+                                           Case{"hybrid", "", "llama"}, Case{"ddp", "", "qwen2"},
+                                           Case{"zero1", "", "qwen2"}, Case{"zero2", "", "qwen2"},
+                                           Case{"fsdp", "", "qwen2"},
+                                           Case{"fsdp", "fsdp=2", "gemma3"},
+                                           Case{"ddp", "dp=2", "olmoe-balanced"},
+                                           Case{"fsdp", "fsdp=2", "olmoe"},
+                                           Case{"fsdp", "fsdp=2", "mixtral-balanced"},
+                                           Case{"fsdp", "fsdp=2", "gpt-oss"}));
 
 // Units of many kinds and sizes, and words that T5's encoder and decoder share.
 INSTANTIATE_TEST_SUITE_P(
@@ -371,7 +373,7 @@ INSTANTIATE_TEST_SUITE_P(FamiliesInPipelines, ManyRanks,
                          ::testing::Values(Case{"auto", "pp=2", "gpt2"}, Case{"auto", "pp=2", "t5"},
                                            Case{"auto", "pp=2", "gemma3"},
                                            Case{"auto", "pp=2", "gpt-neox"},
-                                           Case{"auto", "pp=2", "qwen3-moe"},
+                                           Case{"auto", "pp=2", "qwen3-moe-balanced"},
                                            Case{"auto", "pp=2", "blip2-opt", "1f1b", 2},
                                            Case{"auto", "pp=4", "blip2-t5"},
                                            Case{"auto", "pp=2", "idefics3"},

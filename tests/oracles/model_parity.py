@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import torch
-from parity_case import jitter, ragged, write_case
-from transformers import (AutoModelForCausalLM, Gemma2Config, Gemma3TextConfig, GPT2Config, GPTNeoXConfig, GptOssConfig, GraniteConfig, MixtralConfig,
+from parity_case import BATCH, jitter, ragged, write_case
+from transformers import (AutoModelForCausalLM, Gemma2Config, Gemma3TextConfig, GPT2Config, GPTNeoXConfig, GptOssConfig, GraniteConfig, MinistralConfig, MixtralConfig,
                           Olmo2Config, OlmoeConfig, OPTConfig, Phi3Config,
                           Qwen3Config, Qwen3MoeConfig, SmolLM3Config, StableLmConfig, T5Config, T5ForConditionalGeneration)
 
@@ -28,6 +28,7 @@ GPT2 = dict(vocab_size=VOCABULARY, n_positions=128, n_embd=32, n_layer=2, n_head
 SMALL = dict(vocab_size=VOCABULARY, hidden_size=32, intermediate_size=48, num_hidden_layers=2,
              num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=128, initializer_range=0.2,
              bos_token_id=2, eos_token_id=2, pad_token_id=None)
+BALANCED = dict(output_router_logits=True, router_aux_loss_coef=0.5)
 NEOX = dict(vocab_size=VOCABULARY, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
             max_position_embeddings=128, initializer_range=0.2, bos_token_id=2, eos_token_id=2)
 DECODERS = {
@@ -83,6 +84,18 @@ DECODERS = {
                             num_experts_per_tok=3, sliding_window=5, swiglu_limit=0.7, rope_parameters=dict(
                                 rope_type="yarn", rope_theta=150000.0, factor=4.0, beta_fast=2.0, beta_slow=0.25,
                                 truncate=False, original_max_position_embeddings=16)),
+    # The first block has a window, the second sees all.
+    "ministral": MinistralConfig(**SMALL, head_dim=12, sliding_window=7,
+                                 layer_types=["sliding_attention", "full_attention"]),
+    # With the loss that balances experts, of a weight that matters, and rows of several lengths.
+    "olmoe-balanced": OlmoeConfig(**{**SMALL, "intermediate_size": 8}, num_experts=10, num_experts_per_tok=2,
+                                  **BALANCED),
+    "qwen3-moe-balanced": Qwen3MoeConfig(**{**SMALL, "num_hidden_layers": 3}, head_dim=12, moe_intermediate_size=20,
+                                         num_experts=6, num_experts_per_tok=3, norm_topk_prob=True,
+                                         mlp_only_layers=[1], **BALANCED),
+    "mixtral-balanced": MixtralConfig(**SMALL, num_local_experts=4, **BALANCED),
+    "gpt-oss-balanced": GptOssConfig(**{**SMALL, "intermediate_size": 24}, head_dim=12, num_local_experts=6,
+                                     num_experts_per_tok=3, **BALANCED),
     # The last of three layers sees all, by a base of its own, scaled.
     "gemma3": Gemma3TextConfig(**{**SMALL, "pad_token_id": 0, "num_hidden_layers": 3}, head_dim=12,
                                query_pre_attn_scalar=9, sliding_window=5, sliding_window_pattern=3,
@@ -110,11 +123,26 @@ def write_decoder(name, folder):
     labels = ids.clone()
     for row in range(ROWS):
         labels[row, : row % 5] = -100  # a masked prompt of another length each
-    write_case(name, model, folder, {"input_ids": ids, "labels": labels},
-               lambda m, rows: m(input_ids=ids[rows], labels=labels[rows]),
+        if name.endswith("-balanced"):
+            labels[row, LENGTH - 3 * (row % 4):] = -100
+            ids[row, LENGTH - 3 * (row % 4):] = -1
+    stored = {"input_ids": ids, "labels": labels}
+    if name.endswith("-balanced"):
+        stored["routed"] = routed(model, ids[:BATCH])
+    write_case(name, model, folder, stored,
+               lambda m, rows: m(input_ids=ids[rows].clamp(min=0), attention_mask=(ids[rows] >= 0).long(),
+                                 labels=labels[rows]),
                lambda m, row, tokens: m(input_ids=torch.tensor([tokens])).logits[0, -1],
                ids[:PROMPTS, :PROMPT], keep=("norm", "q_proj", "ln_"),
                ours=lambda key, value: as_in_files(model.config.model_type, key, value))
+
+
+def routed(model, ids):
+    """How many of the tokens each expert of each block that has some gets: (blocks, experts)."""
+    real = ids >= 0
+    logits = model(input_ids=ids.clamp(min=0), attention_mask=real.long()).router_logits
+    return torch.stack([torch.bincount(block[real.flatten()].topk(model.config.num_experts_per_tok).indices.flatten(),
+                                       minlength=block.shape[-1]) for block in logits])
 
 
 def as_in_files(family, key, value):

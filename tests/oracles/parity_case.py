@@ -10,6 +10,8 @@ config.json and model.safetensors as save_pretrained writes them, and expected.s
   grad.<parameter>                  of that loss
   losses (S), adam_eps (1)          of S AdamW steps over the rows, a batch at a time, repeating
   final.<parameter>                 after them, of those that `keep` names
+  routed (L, E)                     of the first batch, where experts are balanced: the tokens of each
+                                    expert of each block that has some
   prompt_ids (P, L), greedy (P, n)  the most probable tokens after each prompt, one by one; an
                                     encoder and pictures are those of the same row
 """

@@ -94,11 +94,13 @@ class ModelParity : public ::testing::TestWithParam<const char*> {
     models::load_weights(checkpoint_);
   }
 
-  double forward_backward(int64_t begin) {
+  double forward_backward(int64_t begin, nn::RoutedTokens* routed = nullptr) {
     const data::MicroBatch batch = rows_->batch(begin, kRowsPerBatch);
     const auto tokens = static_cast<double>(batch.loss_tokens);
     return engine_.executor->forward_backward(engine::to_device(batch, tests::test_device()),
-                                              {.gradient_scale = 1.0 / tokens}) /
+                                              {.gradient_scale = 1.0 / tokens,
+                                               .objective = engine_.objective.get(),
+                                               .routed = routed}) /
            tokens;
   }
 
@@ -242,6 +244,27 @@ TEST_P(ModelParity, ExportsWhatTransformersWrote) {
                              json::parse(read_file(folder_ / "config.json")));
 }
 
+class BalancedParity : public ModelParity {};
+
+TEST_P(BalancedParity, TokensOfEachExpert) {
+  nn::RoutedTokens routed;
+  forward_backward(0, &routed);
+  const at::Tensor expected = read(*expected_, "routed");
+  ASSERT_EQ(std::ssize(routed), expected.size(0));
+  int64_t row = 0;
+  for (const auto& [block, counts] : routed)
+    EXPECT_TRUE(at::equal(at::tensor(counts), expected[row++].to(at::kLong))) << "block " << block;
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, BalancedParity,
+                         ::testing::Values("olmoe-balanced", "qwen3-moe-balanced",
+                                           "mixtral-balanced", "gpt-oss-balanced"),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
 class LongropeParity : public ModelParity {};
 
 // transformers chooses the factors by the longest row of a batch; each row has its own here, as if
@@ -271,11 +294,13 @@ INSTANTIATE_TEST_SUITE_P(Cases, LongropeParity, ::testing::Values("llama-longrop
 INSTANTIATE_TEST_SUITE_P(
     Cases, ModelParity,
     ::testing::Values("llama", "llama3-rope", "llama-bias", "llama-linear", "llama-longrope",
-                      "mistral", "qwen2", "qwen2-windows", "qwen3", "granite", "smollm3", "olmo2",
-                      "olmo2-dynamic", "phi3", "phi3-longrope", "phi3-factors", "gemma2", "gemma3",
-                      "gpt2", "gpt2-untied", "gpt-neox", "gpt-neox-serial", "stablelm", "olmoe",
-                      "qwen3-moe", "mixtral", "gpt-oss", "opt", "opt-after", "opt-plain", "t5",
-                      "t5-gated", "blip2-opt", "blip2-t5", "idefics3", "smolvlm"),
+                      "mistral", "ministral", "qwen2", "qwen2-windows", "qwen3", "granite",
+                      "smollm3", "olmo2", "olmo2-dynamic", "phi3", "phi3-longrope", "phi3-factors",
+                      "gemma2", "gemma3", "gpt2", "gpt2-untied", "gpt-neox", "gpt-neox-serial",
+                      "stablelm", "olmoe", "qwen3-moe", "mixtral", "gpt-oss", "olmoe-balanced",
+                      "qwen3-moe-balanced", "mixtral-balanced", "gpt-oss-balanced", "opt",
+                      "opt-after", "opt-plain", "t5", "t5-gated", "blip2-opt", "blip2-t5",
+                      "idefics3", "smolvlm"),
     [](const auto& info) {
       std::string name = info.param;
       std::replace(name.begin(), name.end(), '-', '_');

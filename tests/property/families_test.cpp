@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <random>
 #include <string>
 
@@ -83,6 +84,22 @@ bool has_dropout(const models::Model& model) {
   });
 }
 
+// Tokens of the busiest expert of any block, over the block's mean.
+double busiest(const std::vector<double>& routed, const models::Routing& routing) {
+  double most = 0;
+  for (auto own = routed.begin(); own != routed.end(); own += routing.num_experts) {
+    const double sum = std::accumulate(own, own + routing.num_experts, 0.0);
+    if (sum > 0)
+      most = std::max(most, *std::max_element(own, own + routing.num_experts) / sum *
+                                static_cast<double>(routing.num_experts));
+  }
+  return most;
+}
+
+bool is_of_router(const std::string& name) {
+  return name.find(".gate.") != std::string::npos || name.find(".router.") != std::string::npos;
+}
+
 void expect_same_weights(const TinyRun& a, const TinyRun& b) {
   ASSERT_EQ(a.engine.parameters.size(), b.engine.parameters.size());
   for (size_t i = 0; i < a.engine.parameters.size(); ++i) {
@@ -138,7 +155,8 @@ TEST_P(Families, TechniquesTrainToTheSameBitsAsPlain) {
 TEST_P(Families, CutsAndPaddingTrainTheSame) {
   const data::SampleStore store = samples();
   recipe::Recipe recipe = tiny_recipe();
-  recipe.model.dropout = 0;  // which would be another micro-batch's
+  recipe.model.dropout = 0;               // which would be another micro-batch's
+  recipe.train.router_aux_loss_coef = 0;  // likewise
   TinyRun whole(recipe, store, GetParam());
   const std::vector<double> expected = train(whole, 8, 4);
   EXPECT_LT(expected.back(), expected.front());
@@ -152,6 +170,79 @@ TEST_P(Families, CutsAndPaddingTrainTheSame) {
         EXPECT_NEAR(losses[i], expected[i], 1e-4 * expected[i]) << "step " << i;
     }
   }
+}
+
+class Mixtures : public Families {};
+
+// The loss that balances experts is a micro-batch's: it does not see padding, nor how often a step
+// computes again, and a step's is the mean over its micro-batches by their loss tokens.
+TEST_P(Mixtures, ExpertsAreBalancedInEachMicroBatch) {
+  const data::SampleStore store = samples();
+  recipe::Recipe recipe = tiny_recipe();
+  recipe.model.dropout = 0;
+  const auto loss_of = [&](double weight, const engine::SampleIndices& micro_batches) {
+    recipe.train.router_aux_loss_coef = weight;
+    TinyRun run(recipe, store, GetParam());
+    const engine::StepResult step = run.stepper->step(micro_batches, 1e-2);
+    return std::pair(step.loss, static_cast<double>(step.terms));
+  };
+  const engine::SampleIndices whole = {{0, 1, 2, 3}}, rest = {{4, 5}}, both = {whole[0], rest[0]};
+  const auto added = [&](const engine::SampleIndices& micro_batches) {
+    return loss_of(0.5, micro_batches).first - loss_of(0, micro_batches).first;
+  };
+  const double terms = loss_of(0, whole).second, others = loss_of(0, rest).second;
+  const double packed = added(whole);
+  EXPECT_GT(packed, 0.5 * 0.9);  // about k per expert, never far below where all are alike
+  EXPECT_NEAR(added(both), (packed * terms + added(rest) * others) / (terms + others), 1e-5);
+  recipe.data.packing = false;
+  EXPECT_NEAR(added(whole), packed, 1e-5);
+}
+
+// Shares of a block's tokens are the same whatever is computed again, and padding has none.
+TEST_P(Mixtures, TokensOfExpertsAreCounted) {
+  const auto model = tiny_model(GetParam());
+  const int64_t experts = model->routing().num_experts, k = model->routing().per_token;
+  const data::SampleStore store = samples();
+  recipe::Recipe recipe = tiny_recipe();
+  recipe.model.dropout = 0;
+  const auto step = [&] {
+    TinyRun run(recipe, store, GetParam());
+    return run.stepper->step(eight_in(4), 1e-2);
+  };
+  const engine::StepResult plain = step();
+  ASSERT_EQ(std::ssize(plain.routed), model->routing().num_blocks * experts);
+  for (size_t begin = 0; begin < plain.routed.size(); begin += static_cast<size_t>(experts)) {
+    const auto own = plain.routed.begin() + static_cast<std::ptrdiff_t>(begin);
+    const double sum = std::accumulate(own, own + experts, 0.0);
+    EXPECT_TRUE(sum == 0 || sum == static_cast<double>(plain.tokens * k)) << sum;
+  }
+  recipe.data.packing = false;
+  EXPECT_EQ(step().routed, plain.routed);
+  recipe.activation_checkpointing = "all";
+  std::vector<double> twice = plain.routed;
+  for (double& count : twice) count *= 2;
+  EXPECT_EQ(step().routed, twice);
+}
+
+// All tokens go to the same experts: nothing is needed that was not planned without knowing it.
+TEST_P(Mixtures, AnyRoutingNeedsWhatIsPlanned) {
+  const auto model = tiny_model(GetParam());
+  const data::SampleStore store = samples(8, 40);
+  const recipe::Recipe recipe = tiny_recipe();
+  const plan::Prediction predicted = plan::predict(
+      *model, recipe,
+      data::make_micro_batch(store, store.longest_samples(8), tests::batch_options(recipe, *model)),
+      128, {.device = tests::test_device().type()});
+  const int64_t before = tests::test_ledger().allocated();
+  tests::test_ledger().reset_peak();
+  TinyRun run(recipe, store, GetParam());
+  for (nn::Unit* unit : run.engine.units)
+    for (nn::Parameter* parameter : unit->parameters())
+      if (is_of_router(parameter->name)) parameter->value.detach().zero_();
+  const std::vector<double> routed = run.stepper->step({store.longest_samples(8)}, 1e-2).routed;
+  EXPECT_EQ(busiest(routed, model->routing()), static_cast<double>(model->routing().num_experts) /
+                                                   static_cast<double>(model->routing().per_token));
+  EXPECT_EQ(predicted.peak_allocated, tests::test_ledger().at_peak().allocated - before);
 }
 
 TEST_P(Families, DropoutIsTheSeedsAndTheRecipes) {
@@ -231,11 +322,20 @@ TEST_P(Families, APlanForCudaNeedsNoDevice) {
   }
 }
 
+INSTANTIATE_TEST_SUITE_P(Shapes, Mixtures,
+                         ::testing::Values("olmoe", "qwen3-moe", "mixtral", "gpt-oss"),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
 INSTANTIATE_TEST_SUITE_P(Shapes, Families,
-                         ::testing::Values("qwen3", "granite", "smollm3", "olmo2", "phi3", "gemma2",
-                                           "gemma3", "gpt-neox", "stablelm", "olmoe", "qwen3-moe",
-                                           "mixtral", "gpt-oss", "gpt2", "opt", "opt-after", "t5",
-                                           "t5-gated", "idefics3", "smolvlm"),
+                         ::testing::Values("ministral", "qwen3", "granite", "smollm3", "olmo2",
+                                           "phi3", "gemma2", "gemma3", "gpt-neox", "stablelm",
+                                           "olmoe", "qwen3-moe", "mixtral", "gpt-oss",
+                                           "mixtral-balanced", "qwen3-moe-balanced", "gpt2", "opt",
+                                           "opt-after", "t5", "t5-gated", "idefics3", "smolvlm"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::replace(name.begin(), name.end(), '-', '_');

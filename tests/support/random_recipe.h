@@ -47,7 +47,7 @@ inline recipe::Recipe random_recipe(std::mt19937& random) {
 
 // Experts that are one tensor have no DoRA, and adapters all of them or none.
 inline void fit_to_stacks(recipe::LoraOptions& lora, const std::string& shape) {
-  if (shape != "gpt-oss") return;
+  if (!shape.starts_with("gpt-oss")) return;
   lora.use_dora = false;
   if (!lora.target_modules.empty() && lora.target_modules != "all-linear")
     lora.target_modules = R"(.*layers\.1\..*)";

@@ -33,7 +33,9 @@ State Head::forward(const State& input, const Batch& batch, const Pass& pass) {
         last_rows(all_rows(hidden, vocabulary_.weight(), num_tokens(batch)), batch);
     state.set("logits", nn::logits(prepare(last, pass), vocabulary_, pass, form_));
   } else {
-    state.set(kObjective, objective_of(pass).sum(prepare(hidden, pass), *this, batch, pass));
+    state.set(kObjective,
+              with_own_losses(objective_of(pass).sum(prepare(hidden, pass), *this, batch, pass),
+                              input, batch, pass));
   }
   return state;
 }

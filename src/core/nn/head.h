@@ -38,6 +38,11 @@ class Head : public Unit {
  protected:
   // What comes before the product. x (c, D) -> (c, D)
   virtual at::Tensor prepare(const at::Tensor& x, const Pass& pass) = 0;
+  // What the model's own losses add to the objective's sum. `input` is the unit's.
+  virtual at::Tensor with_own_losses(at::Tensor sum, const State& /*input*/, const Batch& /*batch*/,
+                                     const Pass& /*pass*/) const {
+    return sum;
+  }
 
   Linear vocabulary_;
 

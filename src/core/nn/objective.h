@@ -35,6 +35,10 @@ class Objective {
   // How many terms the sum of such a batch has: a step's loss is the mean over those of the whole
   // global batch.
   virtual int64_t terms(const BatchCounts& counts) const { return counts.loss_tokens; }
+
+  // Weight of the loss that balances a mixture's experts (core/ops/routing.h), which the model adds
+  // to the sum once for each term.
+  virtual double balance() const { return 0; }
 };
 
 // -log softmax(logits)[target], summed over the tokens whose target is not ignore_index. With label
@@ -47,6 +51,7 @@ class CrossEntropy final : public Objective {
     int64_t ignore_index = -100;
     double label_smoothing = 0;
     double z_loss = 0;
+    double balance = 0;
   };
   CrossEntropy() = default;
   explicit CrossEntropy(const Options& options) : options_(options) {}
@@ -55,6 +60,7 @@ class CrossEntropy final : public Objective {
                  const Pass& pass) const override;
   // Ones: the gradients are computed with the sum, gradient_scale included.
   at::Tensor start_gradient(const at::Tensor& sum, const Pass& pass) const override;
+  double balance() const override { return options_.balance; }
 
  private:
   Options options_;

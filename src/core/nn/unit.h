@@ -7,6 +7,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,6 +19,7 @@
 #include "core/ops/attention/context_attention.h"
 #include "core/ops/counted_rows.h"
 #include "core/ops/device/upload.h"
+#include "core/ops/routing.h"
 
 namespace snug::nn {
 
@@ -40,6 +42,7 @@ struct Batch {
   ops::Borders cu_seqlens;   // (S+1) int32
   int64_t max_seqlen = 0;
   int64_t loss_tokens = 0;       // targets other than ignore_index
+  ops::RealRows real;            // which rows are no padding, where the model asks
   std::optional<Source> source;  // none without an encoder, or once a generation has its output
   // One picture per document, (S, height, width, 3) uint8; undefined without pictures, or once a
   // generation has processed them.
@@ -56,6 +59,10 @@ struct Batch {
 
 class Objective;
 
+// Tokens that went to each of a block's experts, by the block's number. What a technique computes
+// again counts again, so that only shares within a block mean something.
+using RoutedTokens = std::map<int64_t, std::vector<int64_t>>;
+
 // What the last unit returns.
 enum class Output { Objective, LastLogits };
 
@@ -67,6 +74,7 @@ struct Pass {
   const Objective* objective = nullptr;  // null: plain cross-entropy (core/nn/objective.h)
   std::optional<uint64_t> dropout_key;   // seed for this micro-batch; none: no dropout
   kernels::RowPlaces rows;               // row numbers of the tokens for dropout's random numbers
+  RoutedTokens* routed = nullptr;        // where experts count their tokens; null: nowhere
   bool last_micro_batch = true;  // of the optimizer step: gradients are complete after its backward
 };
 

@@ -4,12 +4,16 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/_softmax.h>
 #include <ATen/ops/_softmax_backward_data.h>
+#include <ATen/ops/clamp_min.h>
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/mv.h>
+#include <ATen/ops/outer.h>
 #include <ATen/ops/topk.h>
 #include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <numeric>
+#include <optional>
 
 #include "core/ops/device/device.h"
 #include "core/ops/device/host_waits.h"
@@ -28,15 +32,18 @@ at::Tensor as_type(const at::Tensor& x, at::ScalarType type) {
 
 struct RouteFunction : torch::autograd::Function<RouteFunction> {
   static variable_list forward(AutogradContext* ctx, const at::Tensor& logits, int64_t k,
-                               bool normalized) {
+                               bool normalized, bool summed,
+                               const std::optional<at::Tensor>& real) {
     const at::Tensor probabilities =
         at::_softmax(as_type(logits, at::kFloat), 1, /*half_to_float=*/false);
     auto [weights, experts] = at::topk(probabilities, k, 1, /*largest=*/true, /*sorted=*/true);
     if (normalized) weights.div_(weights.sum(1, /*keepdim=*/true));
     ctx->saved_data["normalized"] = normalized;
     ctx->mark_non_differentiable({experts});
-    keep(ctx, {probabilities, experts});
-    return {as_type(weights, logits.scalar_type()), experts};
+    keep(ctx, {probabilities, experts, real.value_or(at::Tensor())});
+    variable_list routes = {as_type(weights, logits.scalar_type()), experts};
+    if (summed) routes.push_back(real ? at::mv(probabilities.t(), *real) : probabilities.sum(0));
+    return routes;
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
@@ -49,10 +56,31 @@ struct RouteFunction : torch::autograd::Function<RouteFunction> {
       const at::Tensor along = (d_chosen * chosen).sum(1, /*keepdim=*/true) / sums;
       d_chosen = (d_chosen - along) / sums;
     }
-    const at::Tensor d_probabilities = at::zeros_like(probabilities).scatter_(1, experts, d_chosen);
+    at::Tensor d_probabilities = at::zeros_like(probabilities).scatter_(1, experts, d_chosen);
+    if (grads.size() > 2)
+      d_probabilities.add_(saved[2].defined() ? at::outer(saved[2], grads[2]) : grads[2]);
     const at::Tensor d_logits =
         at::_softmax_backward_data(d_probabilities, probabilities, 1, at::kFloat);
-    return {as_type(d_logits, grads[0].scalar_type()), {}, {}};
+    return {as_type(d_logits, grads[0].scalar_type()), {}, {}, {}, {}};
+  }
+};
+
+struct BalanceFunction : torch::autograd::Function<BalanceFunction> {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& sum,
+                            const at::Tensor& probabilities, const at::Tensor& counts, int64_t k,
+                            double weight, double gradient_scale) {
+    // Rows of all layers; of each the router chose k.
+    const at::Tensor rows = at::clamp_min(counts.sum() / k, 1);
+    const at::Tensor factors =
+        counts * (weight * static_cast<double>(counts.size(0))) / rows / rows;
+    ctx->saved_data["gradient_scale"] = gradient_scale;
+    keep(ctx, {factors});
+    return sum + (factors * probabilities).sum();
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    const at::Tensor factors = ctx->get_saved_variables()[0];
+    return {grads[0], factors * ctx->saved_data["gradient_scale"].toDouble(), {}, {}, {}, {}};
   }
 };
 
@@ -66,18 +94,28 @@ std::vector<int64_t> read_experts(const at::Tensor& experts) {
 
 }  // namespace
 
-Routes route(const at::Tensor& logits, int64_t k, bool normalized) {
-  const variable_list routes = RouteFunction::apply(logits, k, normalized);
-  return {.weights = routes[0], .experts = routes[1]};
+Routes route(const at::Tensor& logits, int64_t k, bool normalized, Probabilities probabilities,
+             const RealRows& real) {
+  const bool summed = probabilities == Probabilities::Summed;
+  const std::optional<at::Tensor> marks =
+      summed && real.on_device.defined() ? std::optional(real.on_device) : std::nullopt;
+  const variable_list routes = RouteFunction::apply(logits, k, normalized, summed, marks);
+  return {.weights = routes[0],
+          .experts = routes[1],
+          .probabilities = summed ? routes[2] : at::Tensor()};
 }
 
-SortedRoutes sort_by_expert(const at::Tensor& experts, int64_t num_experts) {
+SortedRoutes sort_by_expert(const at::Tensor& experts, int64_t num_experts, const RealRows& real) {
   const std::vector<int64_t> chosen = read_experts(experts);
   const int64_t count = experts.numel(), k = experts.size(1);
   SortedRoutes sorted{.upload = std::make_shared<Upload>(experts.device())};
   sorted.begins.assign(static_cast<size_t>(num_experts) + 1, 0);
   for (const int64_t expert : chosen) ++sorted.begins[static_cast<size_t>(expert) + 1];
   std::partial_sum(sorted.begins.begin(), sorted.begins.end(), sorted.begins.begin());
+  sorted.counts.assign(static_cast<size_t>(num_experts), 0);
+  for (size_t place = 0; place < chosen.size(); ++place)
+    if (real.host.empty() || real.host[place / static_cast<size_t>(k)] > 0)
+      ++sorted.counts[static_cast<size_t>(chosen[place])];
   // Tokens, places, positions.
   std::vector<int32_t> numbers(static_cast<size_t>(3 * count));
   std::vector<int64_t> next = sorted.begins;
@@ -92,6 +130,11 @@ SortedRoutes sort_by_expert(const at::Tensor& experts, int64_t num_experts) {
   sorted.places = all.select(0, 1);
   sorted.positions = all.select(0, 2);
   return sorted;
+}
+
+at::Tensor add_balance(const at::Tensor& sum, const Balance& balance) {
+  return BalanceFunction::apply(sum, balance.probabilities, balance.counts, balance.k,
+                                balance.weight, balance.gradient_scale);
 }
 
 }  // namespace snug::ops

@@ -7,20 +7,32 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "core/ops/device/upload.h"
 
 namespace snug::ops {
 
+// Which rows are tokens; others are padding.
+struct RealRows {
+  at::Tensor on_device;     // (T) float32: 1, of padding 0; undefined: all are
+  std::vector<float> host;  // the same
+};
+
 struct Routes {
   at::Tensor weights;  // (T, k), of the logits' type
   at::Tensor experts;  // (T, k) int64, no gradient
+  // (E) float32, if asked for: each expert's probability, summed over the tokens that are real.
+  at::Tensor probabilities;
 };
+
+enum class Probabilities { Unsummed, Summed };
 
 // softmax(logits) in float32, logits (T, E), and the k largest of each token; `normalized`: these
 // divided by their sum.
-Routes route(const at::Tensor& logits, int64_t k, bool normalized);
+Routes route(const at::Tensor& logits, int64_t k, bool normalized,
+             Probabilities probabilities = Probabilities::Unsummed, const RealRows& real = {});
 
 // Every token's k routes, sorted by expert and then by token.
 struct SortedRoutes {
@@ -28,10 +40,27 @@ struct SortedRoutes {
   at::Tensor places;            // (T k) int32: its place in (T, k)
   at::Tensor positions;         // (T k) int32: the inverse of `places`
   std::vector<int64_t> begins;  // (E + 1): each expert's range
+  std::vector<int64_t> counts;  // (E): routes of each expert that are a real token's
   std::shared_ptr<Upload> upload;
 };
 
 // The host sorts them, and waits for the device to know them. On meta no expert has any.
-SortedRoutes sort_by_expert(const at::Tensor& experts, int64_t num_experts);
+SortedRoutes sort_by_expert(const at::Tensor& experts, int64_t num_experts,
+                            const RealRows& real = {});
+
+// The loss that balances experts (Fedus et al. 2021, equations 4 to 6), as transformers computes
+// it: E · Σ (share of tokens routed to an expert) · (its mean probability), over the tokens of all
+// layers at once.
+struct Balance {
+  at::Tensor probabilities;   // (E) float32: summed over tokens and layers
+  at::Tensor counts;          // (E) float32: routes of the same
+  int64_t k = 0;              // experts of a token
+  double weight = 0;          // of the loss in the result
+  double gradient_scale = 1;  // of the gradient
+};
+
+// sum + weight * loss, both (1) float32. The gradient by the probabilities is that of
+// (gradient_scale * weight * loss), as cross-entropy's is of its own.
+at::Tensor add_balance(const at::Tensor& sum, const Balance& balance);
 
 }  // namespace snug::ops

@@ -59,13 +59,14 @@ data::MicroBatch filled_up(data::MicroBatch batch, int64_t num_chunks, int64_t i
   batch.input_ids.resize(all, 0);
   batch.targets.resize(all, static_cast<int32_t>(ignore_index));
   batch.positions.resize(all, 0);
+  if (!batch.real.empty()) batch.real.resize(all, 0);
   batch.cu_seqlens.push_back(static_cast<int32_t>(all));
   return batch;
 }
 
-std::vector<int32_t> rows_of(const std::vector<int32_t>& all,
-                             const std::array<TokenRange, 2>& ranges) {
-  std::vector<int32_t> rows;
+template <class Value>
+std::vector<Value> rows_of(const std::vector<Value>& all, const std::array<TokenRange, 2>& ranges) {
+  std::vector<Value> rows;
   for (const TokenRange& s : ranges)
     rows.insert(rows.end(), all.begin() + s.begin, all.begin() + s.end);
   return rows;
@@ -103,6 +104,7 @@ nn::Batch own_tokens(const data::MicroBatch& batch, at::Device device, const dis
                        .targets = rows_of(all.targets, ranges),
                        .positions = rows_of(all.positions, ranges),
                        .cu_seqlens = {0}};
+  if (!all.real.empty()) own.real = rows_of(all.real, ranges);
   own.max_seqlen = batch.max_seqlen;
   own.loss_tokens = batch.loss_tokens;
   // All rows are used: the number that count varies too much between ranks and batches to be

@@ -31,7 +31,7 @@ nn::Batch on_meta(const nn::Batch& batch, const dist::Mesh& mesh) {
   result.cache = nullptr;
   for (at::Tensor* tensor :
        {&result.input_ids, &result.targets, &result.counted.rows, &result.counted.targets,
-        &result.positions, &result.pixels, &result.picture_rows})
+        &result.positions, &result.pixels, &result.picture_rows, &result.real.on_device})
     *tensor = on_meta(*tensor);
   result.cu_seqlens = on_meta(batch.cu_seqlens);
   result.upload.reset();
@@ -84,7 +84,8 @@ class Twin {
     const at::NoGradGuard no_gradients;
     const memory::DiskGuard apart(&apart_);
     nn::Batch batch = on_meta(micro_batch.batch, *mesh_);
-    const nn::Pass pass{.compute = micro_batch.pass.compute};
+    const nn::Pass pass{.compute = micro_batch.pass.compute,
+                        .objective = micro_batch.pass.objective};
     std::optional<nn::KvCache> cache;
     if (micro_batch.batch.cache != nullptr && model_->reads().source && !batch.source)
       batch.cache = &cache.emplace(

@@ -30,6 +30,13 @@ data::MicroBatch idle_batch(data::BatchSource& samples, int64_t ignore_index) {
   return batch;
 }
 
+std::vector<double> flat(const nn::RoutedTokens& routed, const models::Routing& routing) {
+  std::vector<double> all(static_cast<size_t>(routing.num_blocks * routing.num_experts));
+  for (const auto& [block, counts] : routed)
+    std::ranges::copy(counts, all.begin() + block * routing.num_experts);
+  return all;
+}
+
 }  // namespace
 
 Stepper::Stepper(engine::Engine& engine, const recipe::Recipe& recipe, data::BatchSource& samples,
@@ -112,6 +119,7 @@ StepResult Stepper::run(const std::vector<data::MicroBatch>& batches) {
     return std::max(1.0, per_micro_batch ? own * static_cast<double>(result.micro_batches)
                                          : static_cast<double>(result.terms));
   };
+  nn::RoutedTokens routed;
   const bool in_turn = engine_.mesh->size(dist::Axis::Pipeline) == 1;
   const auto make = [&](int64_t i) -> exec::MicroBatch {
     if (i > 0) phases_.begin_micro_batch(i, in_turn);
@@ -126,6 +134,7 @@ StepResult Stepper::run(const std::vector<data::MicroBatch>& batches) {
                      .objective = engine_.objective.get(),
                      .dropout_key = dropout_key + static_cast<uint64_t>(i),
                      .rows = rows,
+                     .routed = &routed,
                      .last_micro_batch = i + 1 == std::ssize(batches)},
             .number = i};
   };
@@ -133,9 +142,14 @@ StepResult Stepper::run(const std::vector<data::MicroBatch>& batches) {
   const std::vector<double> losses =
       engine_.executor->forward_backward({.count = std::ssize(batches), .make = make});
   for (size_t i = 0; i < losses.size(); ++i) result.loss += losses[i] / divisor(batches[i]);
-  // Of the stage that ends the model, told to all.
-  result.loss = engine_.mesh->group(dist::Axis::Pipeline).sum({result.loss}).front();
-  result.loss = without_sign(engine_.mesh->gradients().sum({result.loss}).front());
+  // The loss is known to the stage that ends the model, routes to those that have the blocks.
+  std::vector<double> sums = flat(routed, engine_.routing);
+  sums.push_back(result.loss);
+  sums = engine_.mesh->group(dist::Axis::Pipeline).sum(sums);
+  sums = engine_.mesh->gradients().sum(sums);
+  result.loss = without_sign(sums.back());
+  sums.pop_back();
+  result.routed = std::move(sums);
   return result;
 }
 

@@ -30,6 +30,9 @@ struct StepResult {
   int64_t raw_tokens = 0;
   int64_t loss_tokens = 0;
   int64_t terms = 0;  // of the objective
+  // Of a mixture of experts, each block's experts after another's: how many tokens each got (what
+  // was computed again counts again). A block without experts has zeros.
+  std::vector<double> routed;
 };
 
 nn::BatchCounts counts_of(const data::MicroBatch& batch);

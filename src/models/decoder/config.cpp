@@ -292,11 +292,10 @@ void read_experts(Config& c, const std::string& where) {
   c.experts_per_token = fields.integer_between("num_experts_per_tok", 1, c.num_experts);
   c.expert_size = fields.integer_between("moe_intermediate_size", 1, 1 << 22, c.intermediate_size);
   c.normalized_routes = fields.boolean("norm_topk_prob", true);
-  if (fields.boolean("output_router_logits", false))
-    throw UserError(
-        "{}: output_router_logits = true adds a loss that balances the experts, which snug does "
-        "not compute; set it to false to train without it",
-        where);
+  const double balance = fields.number("router_aux_loss_coef", 0.0);
+  if (!std::isfinite(balance) || balance < 0)
+    throw UserError("{}: router_aux_loss_coef = {} must be 0 or more", where, balance);
+  if (fields.boolean("output_router_logits", false)) c.balance = balance;
   if (c.family->fused_experts) {
     if (c.activation != ops::Activation::Silu)
       throw UserError("{}: the experts of a {} model have the activation silu, not \"{}\"", where,

@@ -40,6 +40,7 @@ struct Config {
   int64_t experts_per_token = 0;
   int64_t expert_size = 0;         // an expert's intermediate size
   bool normalized_routes = false;  // a token's weights for its experts sum up to 1
+  double balance = 0;              // weight of the loss that balances experts
   kernels::GateClamp expert_clamp;
   int64_t num_hidden_layers = 0;
   int64_t num_attention_heads = 0;

@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/decoder/experts.h"
 
+#include <ATen/ops/add.h>
+
+#include <algorithm>
+#include <functional>
+
 #include "core/kernels/random_key.h"
+#include "core/nn/objective.h"
 #include "core/ops/linear/experts.h"
 #include "core/ops/routing.h"
 
@@ -20,10 +26,46 @@ ops::Projection unplaced(const nn::Linear& linear, const nn::Pass& pass) {
   return layer;
 }
 
+// Of all blocks so far, in the state: (E) float32 each, as ops::Balance wants them.
+constexpr const char* kProbabilities = "router_probabilities";
+constexpr const char* kCounts = "router_counts";
+
+void add_up(nn::State& state, const char* name, const at::Tensor& own) {
+  state.set(name, state.has(name) ? at::add(state.at(name), own) : own);
+}
+
+void count_in(std::vector<int64_t>& sums, const std::vector<int64_t>& counts) {
+  sums.resize(counts.size());
+  std::ranges::transform(counts, sums, sums.begin(), std::plus<>());
+}
+
+bool balances(const nn::Pass& pass) {
+  return pass.output == nn::Output::Objective && nn::objective_of(pass).balance() > 0;
+}
+
+at::Tensor counts_on_device(const ops::SortedRoutes& routes) {
+  const std::vector<float> counts(routes.counts.begin(), routes.counts.end());
+  return routes.upload->tensor(counts.data(), {std::ssize(counts)}, at::kFloat);
+}
+
 }  // namespace
 
-Experts::Experts(const Config& c, const std::string& layer)
+at::Tensor with_balance(at::Tensor sum, const Config& config, const nn::State& state,
+                        const nn::Batch& batch, const nn::Pass& pass) {
+  if (!state.has(kProbabilities)) return sum;
+  const nn::Objective& objective = nn::objective_of(pass);
+  const int64_t terms = objective.terms(
+      {.documents = batch.cu_seqlens.size(0) - 1, .loss_tokens = batch.loss_tokens});
+  return ops::add_balance(sum, {.probabilities = state.at(kProbabilities),
+                                .counts = state.at(kCounts),
+                                .k = config.experts_per_token,
+                                .weight = objective.balance() * static_cast<double>(terms),
+                                .gradient_scale = pass.gradient_scale});
+}
+
+Experts::Experts(const Config& c, int64_t block, const std::string& layer)
     : config_(c),
+      block_(block),
       router_(layer + c.family->names.router, nn::Role::Other, c.hidden_size, c.num_experts,
               c.family->fused_experts ? nn::Bias::Present : nn::Bias::None) {
   for (int64_t expert = 0; expert < c.num_experts; ++expert)
@@ -56,16 +98,23 @@ void Experts::for_each_layer(const Body& body) {
   }
 }
 
-at::Tensor Experts::forward(const at::Tensor& x, const nn::Pass& pass) const {
-  const ops::Routes routes =
-      ops::route(router_.forward(x, pass), config_.experts_per_token, config_.normalized_routes);
+at::Tensor Experts::forward(const at::Tensor& x, nn::State& state, const nn::Batch& batch,
+                            const nn::Pass& pass) const {
+  const ops::Routes routes = ops::route(
+      router_.forward(x, pass), config_.experts_per_token, config_.normalized_routes,
+      balances(pass) ? ops::Probabilities::Summed : ops::Probabilities::Unsummed, batch.real);
+  ops::SortedRoutes sorted = ops::sort_by_expert(routes.experts, config_.num_experts, batch.real);
+  if (pass.routed != nullptr) count_in((*pass.routed)[block_], sorted.counts);
+  if (balances(pass)) {
+    add_up(state, kProbabilities, routes.probabilities);
+    add_up(state, kCounts, counts_on_device(sorted));
+  }
   std::vector<ops::Expert> layers;
   for (const auto& [gate, up, down] : experts_)
     layers.push_back({unplaced(gate, pass), up ? std::optional(unplaced(*up, pass)) : std::nullopt,
                       unplaced(down, pass)});
-  return ops::expert_mlps(x, routes.weights,
-                          ops::sort_by_expert(routes.experts, config_.num_experts),
-                          std::move(layers), {config_.activation, config_.expert_clamp});
+  return ops::expert_mlps(x, routes.weights, sorted, std::move(layers),
+                          {config_.activation, config_.expert_clamp});
 }
 
 void Experts::list(std::vector<nn::Parameter*>& parameters) {

@@ -13,13 +13,20 @@
 
 namespace snug::models::decoder {
 
+// `sum` and the weighted loss that balances the experts of all blocks, of which `state` knows. It
+// is one loss for the pass's tokens: each term of the objective counts it once.
+at::Tensor with_balance(at::Tensor sum, const Config& config, const nn::State& state,
+                        const nn::Batch& batch, const nn::Pass& pass);
+
 class Experts {
  public:
-  // `layer`: "model.layers.0."
-  Experts(const Config& config, const std::string& layer);
+  // Of block number `block`, whose weights' names begin with `layer`, "model.layers.0."
+  Experts(const Config& config, int64_t block, const std::string& layer);
 
-  // (N, D) -> (N, D)
-  at::Tensor forward(const at::Tensor& x, const nn::Pass& pass) const;
+  // x (N, D) -> (N, D). Adds to `state` what the loss that balances experts needs to know of this
+  // block, if there is one.
+  at::Tensor forward(const at::Tensor& x, nn::State& state, const nn::Batch& batch,
+                     const nn::Pass& pass) const;
   void list(std::vector<nn::Parameter*>& parameters);
   // Without the router: it stays as exact as activations are, and gets no adapter.
   void list(std::vector<nn::Linear*>& linears);
@@ -38,6 +45,7 @@ class Experts {
   Expert make_expert(const std::string& name) const;
 
   const Config& config_;
+  int64_t block_;
   nn::Linear router_;  // (num_experts, D)
   std::vector<Expert> experts_;
 };

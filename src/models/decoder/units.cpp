@@ -157,7 +157,7 @@ Block::Block(const Config& c, int64_t layer, const Rope* rope)
   if (c.family->sinks)
     sinks_ = {.name = name_ + "self_attn.sinks", .shape = {c.num_attention_heads}, .value = {}};
   if (c.layers[static_cast<size_t>(layer)].experts) {
-    experts_.emplace(c, name_);
+    experts_.emplace(c, layer, name_);
     return;
   }
   gate_up_ = gate_up_layers(c, name_);
@@ -220,8 +220,9 @@ at::Tensor Block::attend(const at::Tensor& x, const nn::Batch& batch, const nn::
                     pass);
 }
 
-at::Tensor Block::mlp(const at::Tensor& x, const nn::Batch& batch, const nn::Pass& pass) const {
-  if (experts_) return experts_->forward(x, pass);
+at::Tensor Block::mlp(const at::Tensor& x, nn::State& state, const nn::Batch& batch,
+                      const nn::Pass& pass) const {
+  if (experts_) return experts_->forward(x, state, batch, pass);
   if (!config_.family->gated)
     return down_->forward_activated(
         nn::project(x, {&gate_up_.front()}, nn::num_tokens(batch), pass)[0], config_.activation,
@@ -253,14 +254,15 @@ nn::State Block::forward(const nn::State& input, const nn::Batch& batch, const n
     sum = x = at::add(hidden, added);
   }
   added.reset();
-  nn::State state;
-  state.set("hidden",
-            at::add(sum, normed(after_mlp_, mlp(x, batch, pass)), config_.residual_scale));
+  nn::State state = input;
+  const at::Tensor wide = normed(after_mlp_, mlp(x, state, batch, pass));
+  state.set("hidden", at::add(sum, wide, config_.residual_scale));
   return state;
 }
 
 Head::Head(const Config& c, nn::Parameter* tied)
     : nn::Head("head", c.family->names.head, c.hidden_size, c.vocab_size, tied, c.logit_form),
+      config_(c),
       norm_(c, c.family->names.norm) {}
 
 std::vector<nn::Parameter*> Head::parameters() {

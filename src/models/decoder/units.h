@@ -65,7 +65,9 @@ class Block final : public nn::Unit {
  private:
   // (c, D) -> (c, D)
   at::Tensor attend(const at::Tensor& x, const nn::Batch& batch, const nn::Pass& pass) const;
-  at::Tensor mlp(const at::Tensor& x, const nn::Batch& batch, const nn::Pass& pass) const;
+  // `state`: the unit's output, of which experts take note.
+  at::Tensor mlp(const at::Tensor& x, nn::State& state, const nn::Batch& batch,
+                 const nn::Pass& pass) const;
 
   const Config& config_;
   int64_t layer_;
@@ -89,7 +91,12 @@ class Head final : public nn::Head {
 
  private:
   at::Tensor prepare(const at::Tensor& x, const nn::Pass& pass) override;
+  at::Tensor with_own_losses(at::Tensor sum, const nn::State& input, const nn::Batch& batch,
+                             const nn::Pass& pass) const override {
+    return with_balance(std::move(sum), config_, input, batch, pass);
+  }
 
+  const Config& config_;
   Norm norm_;
 };
 
@@ -98,6 +105,12 @@ class DecoderModel final : public Model {
   explicit DecoderModel(Config config);
   std::vector<nn::Unit*> units() override;
   Dimensions dimensions() const override;
+  Routing routing() const override {
+    if (config_.num_experts == 0) return {};
+    return {config_.num_experts, config_.num_hidden_layers, config_.experts_per_token,
+            config_.balance};
+  }
+  data::Reading reads() const override { return {.marks_padding = config_.num_experts > 0}; }
   Placement placement(Layout layout, const nn::Parameter& parameter) const override;
   nlohmann::json hugging_face_config() const override { return config_.json; }
   std::string litgpt_config() const override;

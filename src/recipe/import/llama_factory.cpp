@@ -35,7 +35,7 @@ constexpr KeyRow kLlamaFactoryRows[] = {
      Way::Off,
      {},
      "the model is built as its config.json says; change it there"},
-    {"moe_aux_loss_coef", Way::Off, {}, kNoSuchTechnique},
+    {"moe_aux_loss_coef", Way::Same, "train.router_aux_loss_coef"},
     {"train_from_scratch", Way::Off, "model.config", "give --model.config for random weights"},
 
     // Adapters and quantized weights

@@ -68,7 +68,9 @@ constexpr KeyRow kSftRows[] = {
      kOwnLoader},
     {"use_liger", Way::By, {}, {}, {}, take_liger},
     {"ignore_bias_buffers gradient_checkpointing_use_reentrant", Way::Idle, {}, kOwnKernels},
-    {"router_aux_loss_coef", Way::Off, {}, kNoSuchTechnique},
+    {"router_aux_loss_coef", Way::Off, "train.router_aux_loss_coef",
+     "TRL uses it where the model's config has output_router_logits: true alone; if it has, give "
+     "--train.router_aux_loss_coef"},
 };
 
 constexpr KeyRow kScriptRows[] = {

@@ -244,6 +244,14 @@ std::vector<Row> train_rows(TrainOptions& t) {
        .min = 0,
        .max = 1e3},
       {.theme = kTraining,
+       .key = "train.router_aux_loss_coef",
+       .slot = &t.router_aux_loss_coef,
+       .help = "weight of the loss that balances a mixture's experts, of each micro-batch by "
+               "itself; none: the config's, if its output_router_logits is true; validation does "
+               "not use it",
+       .min = 0,
+       .max = 1e3},
+      {.theme = kTraining,
        .key = "train.save_interval",
        .slot = &t.save_interval,
        .help = "optimizer steps between resumable checkpoints; none: no checkpoints",

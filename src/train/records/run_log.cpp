@@ -33,6 +33,7 @@ void begin_with(const Resumed& resumed, report::RunRecord& record) {
   record.steps = resumed.before.steps;
   record.epochs = resumed.before.epochs;
   record.validation = resumed.before.validation;
+  record.experts = resumed.before.experts;
   record.fit_seconds = resumed.before.fit_seconds;
   record.memory.phases = resumed.before.memory.phases;
   record.resumptions = resumed.before.resumptions;
@@ -130,6 +131,7 @@ void RunLog::draw(const report::StepRecord& step, int64_t peak_allocated) {
   tensorboard_->scalar("lr", step.lr, step.step);
   tensorboard_->scalar("grad_norm", step.grad_norm, step.step);
   tensorboard_->scalar("tokens_per_second", rate_of(step), step.step);
+  if (step.expert_load > 0) tensorboard_->scalar("expert_load", step.expert_load, step.step);
   tensorboard_->scalar("memory/peak_allocated", static_cast<double>(peak_allocated), step.step);
 }
 
@@ -180,6 +182,10 @@ void RunLog::step(const report::StepRecord& step, const report::StepStatus& stat
                .peak_allocated = status.memory_bytes,
                .peak_reserved = status.reserved_bytes});
   if (tensorboard_) draw(step, status.memory_bytes);
+}
+
+void RunLog::routed(const std::vector<double>& tokens, int64_t num_experts) {
+  report::add(record_.experts, tokens, num_experts);
 }
 
 void RunLog::validation(int64_t step, double loss, int64_t tokens) {

@@ -37,6 +37,8 @@ class RunLog {
   void print(const std::string& text) { live_.print(text); }
   void step(const report::StepRecord& step, const report::StepStatus& status);
   void validation(int64_t step, double loss, int64_t tokens);
+  // How many tokens each block's experts got in a step.
+  void routed(const std::vector<double>& tokens, int64_t num_experts);
   void end_line() { live_.finish(); }
 
   // The plan of this process. Measured peaks from before a resumption are kept only if the plan is
