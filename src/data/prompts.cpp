@@ -149,13 +149,8 @@ std::string style_in(const json& record) {
 std::optional<PromptRecord> read_prompt_record(const fs::path& folder) {
   const fs::path file = folder / kName;
   if (std::error_code ignored; !fs::is_regular_file(file, ignored)) return std::nullopt;
-  json read;
-  try {
-    read = json::parse(read_file(file, kMaxBytes));
-  } catch (const std::exception& error) {
-    warn("{} is ignored: {}", file.string(), error.what());
-    return std::nullopt;
-  }
+  // A disk that fails now is no reason to go on without what the file says.
+  const json read = json::parse(read_file(file, kMaxBytes), nullptr, false);
   PromptRecord record;
   if (read.is_object()) record.style = style_in(read);
   if (std::ranges::count(PromptStyle::names(), record.style) == 0) {

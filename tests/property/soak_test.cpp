@@ -277,7 +277,7 @@ double norm_of(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& 
 // In 16 bits a rounding may choose another expert, and of gradients that are noise Lion takes the
 // sign: such runs are held to the same bits with another schedule alone.
 bool is_like_the_cpus(const Case& drawn) {
-  const bool has_experts = tiny_model(drawn.shape)->routing().num_experts > 0;
+  const bool has_experts = tests::tiny_model(drawn.shape)->routing().num_experts > 0;
   return epsilon_of(drawn.recipe) < 0x1p-20 ||
          (!has_experts && drawn.recipe.optimizer.name != "lion");
 }
