@@ -277,9 +277,11 @@ TEST(ContextParallelMemory, PlanIsTheMeasurementToTheByte) {
     const data::SampleStore samples = random_samples(16, 60, random());
     const int64_t size = recipe.train.micro_batch_size;
     const auto mesh = mesh_of(recipe);
+    const auto model = tests::tiny_model(shape);
     const plan::Prediction predicted = plan::predict(
-        *tests::tiny_model(shape), recipe, plan::largest_micro_batch({samples}, recipe, size), 128,
-        {.mesh = dist::planned_mesh(mesh->shape(), mesh->rank())});
+        *model, recipe,
+        plan::largest_micro_batch({.samples = samples, .reading = model->reads()}, recipe, size),
+        128, {.mesh = dist::planned_mesh(mesh->shape(), mesh->rank())});
     memory::Ledger& ledger = memory::cpu_ledger();
     memory::Ledger& host = memory::cpu_host_ledger();
     const int64_t before = ledger.allocated(), host_before = host.allocated();
