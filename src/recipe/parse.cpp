@@ -328,6 +328,7 @@ std::vector<Setting> recipe_settings(ParsedCommand& parsed, const Words& words,
   if (!imported) return settings_of_tree(tree, "", words.config);
   parsed.import_note = import_summary(*imported, words.config);
   parsed.plan.recipe_has_liger = imported->has_liger;
+  parsed.plan.recipe_deepspeed = imported->deepspeed;
   for (const ImportRefusal& refusal : imported->refused)
     if (!settles(words, parsed.command, refusal.ours)) faults.push_back(refusal.text());
   return std::move(imported->settings);

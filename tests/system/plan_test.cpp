@@ -216,6 +216,40 @@ TEST(PlanCommand, SetsTransformersBesideIt) {
   EXPECT_LT(liger["like"]["peak_allocated"], plan["like"]["peak_allocated"]);
 }
 
+// A recipe that DeepSpeed trains is planned with its stage, not with FSDP.
+TEST(PlanCommand, SetsDeepSpeedBesideItsRecipe) {
+  const test::TempFolder folder;
+  const auto planned = [&](int stage, std::vector<std::string> more = {}) {
+    std::ofstream(folder / "ds.json") << nlohmann::json{
+        {"zero_optimization", {{"stage", stage}, {"reduce_bucket_size", "auto"}}}};
+    std::vector<std::string> words =
+        plan_words({"--config", folder / "r.yaml", "--device", "a100-80", "--devices", "4",
+                    "--like", "transformers"});
+    words.insert(words.end(), more.begin(), more.end());
+    return run(words);
+  };
+  std::ofstream(folder / "r.yaml") << "output_dir: o\nbf16: true\nlearning_rate: 1e-4\n"
+                                      "deepspeed: ds.json\n";
+  std::vector<double> peaks;
+  for (const int stage : {1, 2, 3}) {
+    const Result text = planned(stage);
+    EXPECT_EQ(text.exit_code, 0) << text.output;
+    EXPECT_NE(text.output.find("DeepSpeed's ZeRO-" + std::to_string(stage)), std::string::npos)
+        << text.output;
+    const std::string json = planned(stage, {"--json"}).output;  // behind what the recipe is
+    const auto plan = nlohmann::json::parse(json.substr(json.find('{')));
+    EXPECT_EQ(plan["like"]["program"], "transformers+deepspeed");
+    peaks.push_back(plan["like"]["peak_allocated"]);
+  }
+  EXPECT_GT(peaks[0], peaks[1]);
+  EXPECT_GT(peaks[1], peaks[2]);
+  const Result adapted = planned(3, {"--lora_r", "8", "--lora_target_modules", "all-linear"});
+  EXPECT_EQ(adapted.exit_code, 0) << adapted.output;
+  const Result refused = planned(0);
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_NE(refused.output.find("its stages 1 to 3"), std::string::npos) << refused.output;
+}
+
 // Adapters of one rank beside the same layers are as large on both sides.
 TEST(PlanCommand, SetsLitgptsAdaptersBesideOurs) {
   const std::vector<std::string> lora{"--device",   "a100-80", "--lora_r",          "32",

@@ -234,8 +234,7 @@ void plan(const recipe::Recipe& recipe, const recipe::PlanOptions& options,
     p.counted = count_step(*p.checkpoint.model, p.recipe, p.workload(), p.device);
   if (options.scaling) p.scaling.emplace(*p.checkpoint.model, p.recipe, p.workload(), p.device);
   if (!options.like.empty())
-    p.like.emplace(options.like, *p.checkpoint.model, p.wanted, p.samples, p.device,
-                   options.recipe_has_liger);
+    p.like.emplace(options, *p.checkpoint.model, p.wanted, p.samples, p.device);
   const std::vector<std::string> lines = plan_lines(p);
   warn_of_assumed_host(p);
   const std::string text = options.json ? plan_json(p).dump(2) + "\n" : plan_text(p, lines);

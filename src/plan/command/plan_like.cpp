@@ -43,10 +43,22 @@ bool has_fused_attention(const plan::DeviceProfile& device, const std::string& p
   return device.flash_attention || nn::parse_precision(precision).compute != at::kBFloat16;
 }
 
+constexpr std::string_view kTransformers = "transformers";
 constexpr const char* kWithLiger = "transformers+liger";
+constexpr const char* kWithDeepSpeed = "transformers+deepspeed";
 
-bool is_transformers(const std::string& program) {
-  return program == "transformers" || program == kWithLiger;
+rivals::Sharding sharding_of_deepspeed(const recipe::Recipe& recipe) {
+  using recipe::Strategy;
+  using rivals::Sharding;
+  if (recipe.strategy == Strategy::Zero1) return Sharding::ZeroStates;
+  if (recipe.strategy == Strategy::Zero2) return Sharding::ZeroGradients;
+  if (recipe.strategy == Strategy::Auto || recipe.strategy == Strategy::Fsdp)
+    return Sharding::ZeroWeights;
+  throw UserError(
+      "like: strategy = {}: DeepSpeed is planned with its stages 1 to 3, which are zero1, zero2 "
+      "and "
+      "fsdp; choose one of them, or leave --like out",
+      recipe.strategy);
 }
 
 rivals::Sharding sharding_of_transformers(const recipe::Recipe& recipe) {
@@ -57,8 +69,8 @@ rivals::Sharding sharding_of_transformers(const recipe::Recipe& recipe) {
   if (recipe.strategy == Strategy::Auto || recipe.strategy == Strategy::Fsdp)
     return Sharding::FullyShard;
   throw UserError(
-      "like: strategy = {}: transformers is planned with ddp, fsdp and zero2 on several devices; "
-      "choose one of them, or leave --like out",
+      "like: strategy = {}: transformers is planned with ddp, fsdp and zero2 on several devices, "
+      "and with zero1 by --like transformers+deepspeed; choose one of them, or leave --like out",
       recipe.strategy);
 }
 
@@ -66,8 +78,9 @@ rivals::Sharding sharding_of_transformers(const recipe::Recipe& recipe) {
 rivals::Sharding sharding_of(const std::string& program, bool litgpt,
                              const recipe::Recipe& recipe) {
   using rivals::Sharding;
+  if (program == kWithDeepSpeed) return sharding_of_deepspeed(recipe);
   if (engine::named_ranks(recipe) == 1) return Sharding::None;
-  if (is_transformers(program)) return sharding_of_transformers(recipe);
+  if (program.starts_with(kTransformers)) return sharding_of_transformers(recipe);
   if (program == "litgpt") return Sharding::FsdpUnits;
   const bool offloads = recipe.optimizer_offload == "cpu";
   const bool fsdp =
@@ -89,23 +102,33 @@ bool differ_in_length(const data::SampleStore& samples) {
   return false;
 }
 
-rivals::Options options_of(const std::string& program, bool litgpt, const models::Model& model,
-                           const recipe::Recipe& recipe, const data::SampleStore& samples,
-                           const plan::DeviceProfile& device) {
+// Of a recipe that says nothing of DeepSpeed: as most recipes of those that use it have it.
+recipe::DeepSpeed usual_deepspeed() {
+  constexpr int64_t kAuto = recipe::DeepSpeed::kAuto;
+  return {.reduce_bucket = kAuto, .prefetch_bucket = kAuto, .persistence_threshold = kAuto};
+}
+
+}  // namespace
+
+rivals::Options Like::options_of(const recipe::PlanOptions& given, const models::Model& model,
+                                 const data::SampleStore& samples) const {
+  const recipe::Recipe& recipe = candidate_.recipe;
   rivals::Options options{
-      .loop = program == "lightning" ? rivals::Loop::Trainer : rivals::Loop::Fabric,
-      .fused_attention = has_fused_attention(device, recipe.precision),
+      .loop = program_ == "lightning" ? rivals::Loop::Trainer : rivals::Loop::Fabric,
+      .fused_attention = has_fused_attention(device_, recipe.precision),
       .batch = std::min(recipe.train.micro_batch_size, samples.count()),
       .tokens = samples.longest(),
-      .reserved_limit = device.kind == at::kCUDA ? device.usable_bytes() : 0,
-      .sharding = sharding_of(program, litgpt, recipe),
+      .reserved_limit = device_.kind == at::kCUDA ? device_.usable_bytes() : 0,
+      .sharding = sharding_of(program_, litgpt_, recipe),
       .ranks = engine::named_ranks(recipe)};
-  if (is_transformers(program)) {
-    options.liger = program == kWithLiger;
+  if (transformers_) {
+    const bool has_liger = given.recipe_has_liger && rivals::has_liger_kernels(model_type_);
+    options.liger = program_ == kWithLiger || has_liger;
     options.padded = options.batch > 1 && differ_in_length(samples);
-    options.on_cpu = device.kind == at::kCPU;
+    options.on_cpu = device_.kind == at::kCPU;
+    options.deepspeed = given.recipe_deepspeed.value_or(usual_deepspeed());
   }
-  if (litgpt || !model.reads().source) return options;
+  if (litgpt_ || !model.reads().source) return options;
   // Scripts give a caption to both sides of an encoder-decoder, behind the picture's places.
   for (int64_t i = 0; i < samples.count(); ++i)
     options.labels = std::max(options.labels, samples.length(i) - samples.source_tokens(i));
@@ -113,13 +136,12 @@ rivals::Options options_of(const std::string& program, bool litgpt, const models
   return options;
 }
 
-}  // namespace
-
-Like::Like(const std::string& program, const models::Model& model, const plan::Candidate& candidate,
-           const data::SampleStore& samples, const plan::DeviceProfile& device, bool wants_liger)
-    : program_(program),
+Like::Like(const recipe::PlanOptions& options, const models::Model& model,
+           const plan::Candidate& candidate, const data::SampleStore& samples,
+           const plan::DeviceProfile& device)
+    : program_(options.like),
       model_type_(model.hugging_face_config().value("model_type", "")),
-      transformers_(is_transformers(program)),
+      transformers_(program_.starts_with(kTransformers)),
       litgpt_(!transformers_ && !rivals::has_lightning_model(model.hugging_face_config())),
       candidate_(candidate),
       device_(device),
@@ -128,20 +150,23 @@ Like::Like(const std::string& program, const models::Model& model, const plan::C
       our_tokens_(candidate.prediction.tokens) {
   const nlohmann::json config = model.hugging_face_config();
   const auto* family = models::decoder::find_family(config.value("model_type", ""));
-  if (program_ == "transformers" && wants_liger && rivals::has_liger_kernels(model_type_))
+  if (program_ == kTransformers && options.recipe_deepspeed)
+    program_ = kWithDeepSpeed;
+  else if (program_ == kTransformers && options.recipe_has_liger &&
+           rivals::has_liger_kernels(model_type_))
     program_ = kWithLiger;
   if (litgpt_ && (family == nullptr || !family->in_litgpt))
     throw UserError("like: {}: models of type {} cannot be compared with it; leave --like out",
-                    program, model_type_);
-  options_ = options_of(program_, litgpt_, model, candidate.recipe, samples, device);
+                    program_, model_type_);
+  options_ = options_of(options, model, samples);
   if (transformers_) {
     like_ = rivals::like_transformers(model, candidate.recipe, options_);
     cost_ = cost_of(model);
     try_changes(model);
     return;
   }
-  if (!litgpt_ && program != "lightning")
-    throw UserError("like: {}: LitGPT has no model of type {}; use --like lightning", program,
+  if (!litgpt_ && program_ != "lightning")
+    throw UserError("like: {}: LitGPT has no model of type {}; use --like lightning", program_,
                     model_type_);
   like_ = litgpt_ ? rivals::like_litgpt(model, candidate.recipe, options_)
                   : rivals::like_lightning(config, candidate.recipe, options_);
@@ -184,11 +209,20 @@ void Like::try_changes(const models::Model& model) {
   const bool has_liger_kernels = rivals::has_liger_kernels(model_type_) && !recipe.lora.head;
   if (!options_.liger && has_liger_kernels)
     attempt("use_liger_kernel: true", [](auto&, rivals::Options& o) { o.liger = true; });
+  const bool by_deepspeed = rivals::is_deepspeed(options_.sharding);
   const auto shard = [](auto&, rivals::Options& o) { o.sharding = rivals::Sharding::FullyShard; };
   if (options_.sharding == rivals::Sharding::Ddp && rivals::takes_fully_sharded(recipe))
     attempt("fsdp: true", shard);
   if (options_.sharding == rivals::Sharding::FullyShardGradients)
     attempt("reshard_after_forward: true", shard);
+  if (by_deepspeed && options_.sharding != rivals::Sharding::ZeroWeights &&
+      rivals::takes_zero3(recipe))
+    attempt("zero_optimization: stage: 3",
+            [](auto&, rivals::Options& o) { o.sharding = rivals::Sharding::ZeroWeights; });
+  if (by_deepspeed && options_.deepspeed.reduce_bucket != recipe::DeepSpeed::kAuto)
+    attempt("zero_optimization: reduce_bucket_size: auto", [](auto&, rivals::Options& o) {
+      o.deepspeed.reduce_bucket = recipe::DeepSpeed::kAuto;
+    });
   if (options_.batch > 1)
     attempt(fmt::format("per_device_train_batch_size: {}", options_.batch / 2),
             [](recipe::Recipe& r, rivals::Options& o) {
@@ -199,7 +233,7 @@ void Like::try_changes(const models::Model& model) {
       !rivals::is_fully_sharded(options_.sharding))
     attempt("optim: adamw_bnb_8bit",
             [](recipe::Recipe& r, auto&) { r.optimizer.name = recipe::OptimizerName::AdamW8bit; });
-  if (!recipe.has_16_bit_weights() && recipe.quantize.empty())
+  if (!recipe.has_16_bit_weights() && recipe.quantize.empty() && !by_deepspeed)
     attempt("dtype: bfloat16 in place of bf16: true",
             [](recipe::Recipe& r, auto&) { r.precision = recipe::Precision::BFloat16; });
   if (recipe.lora.use_dora)
@@ -213,7 +247,8 @@ void Like::try_changes(const models::Model& model) {
               r.lora.r = 16;
               r.lora.target_modules = targets;
             });
-  else if (recipe.quantize.empty() || recipe.quantize.starts_with("bnb.int8"))
+  else if ((recipe.quantize.empty() || recipe.quantize.starts_with("bnb.int8")) &&
+           options_.sharding != rivals::Sharding::ZeroWeights)
     attempt("BitsAndBytesConfig(load_in_4bit=True)",
             [](recipe::Recipe& r, auto&) { r.quantize = recipe::Quantize::Nf4; });
 }
@@ -361,6 +396,9 @@ std::string Like::whose_litgpt() const {
     case rivals::Sharding::DdpBucketViews:  // not LitGPT's
     case rivals::Sharding::FullyShard:
     case rivals::Sharding::FullyShardGradients:
+    case rivals::Sharding::ZeroStates:
+    case rivals::Sharding::ZeroGradients:
+    case rivals::Sharding::ZeroWeights:
       break;
     case rivals::Sharding::Ddp:
       return "LitGPT's model in a Lightning Trainer with DDP";
@@ -392,6 +430,8 @@ std::string Like::whose() const {
     text += " in its own Trainer";
     if (options_.sharding == rivals::Sharding::Ddp) text += " with DDP";
     if (rivals::is_fully_sharded(options_.sharding)) text += " with FSDP2";
+    if (const int stage = rivals::zero_stage(options_.sharding); stage > 0)
+      text += fmt::format(" with DeepSpeed's ZeRO-{}", stage);
     if (options_.sharding == rivals::Sharding::FullyShardGradients)
       text += " and reshard_after_forward: false";
     return text;

@@ -11,17 +11,19 @@
 #include "plan/devices/device_profile.h"
 #include "plan/fit.h"
 #include "plan/rivals/like.h"
+#include "recipe/options/commands.h"
 #include "recipe/recipe.h"
 
 namespace snug::plan {
 
 class Like {
  public:
-  // `program`: a choice of --like. `wants_liger`: the recipe is one of transformers that has
-  // Liger's kernels on, as far as they are known for the model. Throws UserError for a model or
-  // recipe that cannot be planned for that program.
-  Like(const std::string& program, const models::Model& model, const plan::Candidate& candidate,
-       const data::SampleStore& samples, const plan::DeviceProfile& device, bool wants_liger);
+  // For `options.like`. A recipe of transformers' kin that has Liger's kernels on has them here as
+  // far as they are known for the model; one that DeepSpeed trains has that. Throws UserError for a
+  // model or recipe that cannot be planned for that program.
+  Like(const recipe::PlanOptions& options, const models::Model& model,
+       const plan::Candidate& candidate, const data::SampleStore& samples,
+       const plan::DeviceProfile& device);
 
   bool fits() const;
   std::string text() const;
@@ -38,6 +40,8 @@ class Like {
     int64_t peak_allocated = 0;
     bool fits = false;
   };
+  rivals::Options options_of(const recipe::PlanOptions& options, const models::Model& model,
+                             const data::SampleStore& samples) const;
   StepCost cost_of(const models::Model& model) const;
   static Side side_of(const plan::Prediction& prediction);
   Side ours() const { return side_of(candidate_.prediction); }

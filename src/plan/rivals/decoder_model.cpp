@@ -324,16 +324,19 @@ at::Tensor DecoderModel::loss_of(const at::Tensor& logits) const {
 
 at::Tensor DecoderModel::loss_by_liger(const at::Tensor& x) {
   const at::Tensor targets = shifted_labels(), normed = run(norm_, x);
-  return liger::head_and_loss(
-      normed.view({-1, config_.hidden_size}), *head_.weight,
-      {.product = modules_.cast(normed).scalar_type(), .adds_in_place = !options_.weights.on_cpu});
+  return modules_.as_module({head_.weight}, normed, [&](const at::Tensor& given) {
+    return liger::head_and_loss(
+        given.view({-1, config_.hidden_size}), *head_.weight,
+        {.product = modules_.cast(given).scalar_type(), .adds_in_place = !options_.weights.on_cpu});
+  });
 }
 
 at::Tensor DecoderModel::embedded() {
   const int32_t unit = memory::unit_id("embedding");
   const memory::UnitGuard guard(unit);
   enter(embedding_unit_);
-  at::Tensor x = embedding(ids_, *embedding_);
+  at::Tensor x = modules_.as_module(
+      {embedding_}, ids_, [&](const at::Tensor& ids) { return embedding(ids, *embedding_); });
   if (embedding_unit_ != head_unit_) leave(embedding_unit_, x, FullyShard::Stays::Never);
   if (config_.family->scaled_embedding) x = x * kScale;
   // A frozen embedding's output is what the first block is recomputed from.

@@ -36,9 +36,10 @@ at::Tensor Experts::forward(const at::Tensor& x) const {
   const at::Tensor sorted = at::empty_like(ids), order = at::empty_like(ids);
   const at::Tensor given = taken_rows(rows, at::empty_like(order));
   const at::Tensor weights = taken_rows(routed.weights.reshape({-1}), order);
-  at::Tensor out = grouped_product(given, *gate_up_);
-  const auto parts = out.chunk(2, -1);
-  out = grouped_product(at::silu(parts[0]) * parts[1], *down_);
+  const at::Tensor out = modules_.as_module({gate_up_, down_}, given, [&](const at::Tensor& x) {
+    const auto parts = grouped_product(x, *gate_up_).chunk(2, -1);
+    return grouped_product(at::silu(parts[0]) * parts[1], *down_);
+  });
   const at::Tensor weighted = out * weights.unsqueeze(-1);
   const at::Tensor back = taken_rows(weighted, at::empty_like(order));
   const at::Tensor sum = back.view({rows.size(0), -1, rows.size(1)}).sum(1);

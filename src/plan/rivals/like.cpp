@@ -17,6 +17,7 @@
 #include "plan/predict.h"
 #include "plan/rivals/blip2_model.h"
 #include "plan/rivals/decoder_model.h"
+#include "plan/rivals/deepspeed.h"
 #include "plan/rivals/gpt_models.h"
 #include "plan/rivals/optimizer.h"
 
@@ -105,6 +106,22 @@ void check_lightning(const nlohmann::json& config, const recipe::Recipe& recipe,
         optimizer, offload);
 }
 
+void check_deepspeed(const recipe::Recipe& recipe, const Options& options) {
+  if (recipe.updates_on_host() || recipe.weight_streaming)
+    throw UserError(
+        "like: DeepSpeed is planned without offload_optimizer and offload_param; leave them out, "
+        "or "
+        "leave --like out");
+  if (!options.deepspeed.has_buckets)
+    throw UserError(
+        "like: DeepSpeed is planned with contiguous_gradients, which is its default; leave "
+        "contiguous_gradients: false out");
+  if (options.sharding == Sharding::ZeroWeights && !takes_zero3(recipe))
+    throw UserError(
+        "like: DeepSpeed's ZeRO-3 is planned without quantized weights and use_dora; use "
+        "--strategy zero2, or leave --like out");
+}
+
 void check_transformers(const nlohmann::json& config, const recipe::Recipe& recipe,
                         const Options& options) {
   const std::vector<std::string>& known = DecoderModel::families();
@@ -125,6 +142,7 @@ void check_transformers(const nlohmann::json& config, const recipe::Recipe& reci
     throw UserError(
         "like: transformers with FSDP is planned with adamw and sgd on the device, and without "
         "8-bit weights and use_dora; use --strategy ddp, or leave --like out");
+  if (is_deepspeed(options.sharding)) check_deepspeed(recipe, options);
   if (optimizer != Name::AdamW && optimizer != Name::Sgd && optimizer != Name::AdamW8bit)
     throw UserError("like: optimizer = {}: transformers is planned with adamw, sgd and adamw_8bit",
                     optimizer);
@@ -146,7 +164,8 @@ Model::Options model_options(Library library, const recipe::Recipe& recipe, cons
                       .lora = recipe.lora,
                       .quantize = quantizes ? recipe.quantize : "",
                       .on_cpu = options.on_cpu,
-                      .liger = options.liger},
+                      .liger = options.liger,
+                      .deepspeed = options.deepspeed},
           .checkpointing = checkpointing,
           .batch = options.batch,
           .tokens = options.tokens,
@@ -212,9 +231,17 @@ Program transformers(const models::Model& like, const recipe::Recipe& recipe,
   check_transformers(like.hugging_face_config(), recipe, options);
   Model::Options model = model_options(Library::Transformers, recipe, options,
                                        recipe.activation_checkpointing != "none");
-  // peft's prepare_model_for_kbit_training makes float32 of all that is not quantized.
   nn::Precision& precision = model.weights.precision;
-  if (!model.weights.quantize.empty()) {
+  // DeepSpeed casts all weights, and keeps float32 masters beside them; without autocast.
+  const bool by_deepspeed = is_deepspeed(options.sharding);
+  if (by_deepspeed) {
+    model.weights.stored = at::kFloat;
+    precision.parameters = precision.compute;
+    model.weights.deepspeed =
+        settled(options.deepspeed, like.hugging_face_config().value("hidden_size", int64_t{0}));
+  }
+  // peft's prepare_model_for_kbit_training makes float32 of all that is not quantized.
+  if (!model.weights.quantize.empty() && !by_deepspeed) {
     if (precision.parameters == precision.compute) precision.compute = at::kFloat;
     precision.parameters = at::kFloat;
   }
@@ -227,6 +254,12 @@ Program transformers(const models::Model& like, const recipe::Recipe& recipe,
                   .loop = Loop::HuggingFace,
                   .outputs = options.own_loop ? Outputs::UntilOverwritten : Outputs::UntilBackward};
   const std::vector<at::Tensor>& weights = program.model->modules().trained();
+  if (by_deepspeed) {
+    program.optimizer = zero_optimizer(recipe.optimizer, {.fused = !options.own_loop}, weights,
+                                       zero_stage(options.sharding), model.weights.deepspeed,
+                                       options.ranks, program.model->modules().zero_weights());
+    return program;
+  }
   // The Trainer keeps float32 states of embeddings.
   const bool trains_embedding = !recipe.lora.enabled;
   program.optimizer =
@@ -287,7 +320,7 @@ class Training {
     if (program_.loop == Loop::Trainer && first) model_.modules().drop_gradients();
     const memory::PhaseGuard backward(memory::Phase::Backward);
     const memory::UnitGuard unit(memory::unit_id("head"));
-    optimizer_.before_backward();
+    optimizer_.before_backward(is_last);
     model_.begin_backward(is_last);
     torch::autograd::backward({loss_ / static_cast<double>(accumulate_)}, {});
     model_.end_backward();
@@ -390,6 +423,10 @@ bool takes_fully_sharded(const recipe::Recipe& recipe) {
   const auto& optimizer = recipe.optimizer.name;
   return (optimizer == Name::AdamW || optimizer == Name::Sgd) && !recipe.updates_on_host() &&
          !recipe.quantize.starts_with("bnb.int8") && !recipe.lora.use_dora;
+}
+
+bool takes_zero3(const recipe::Recipe& recipe) {
+  return recipe.quantize.empty() && !recipe.lora.use_dora;
 }
 
 bool has_liger_kernels(const std::string& model_type) {

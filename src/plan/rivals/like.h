@@ -12,6 +12,7 @@
 #include "models/model.h"
 #include "plan/predict.h"
 #include "plan/rivals/sharding.h"
+#include "recipe/import/deepspeed.h"
 #include "recipe/recipe.h"
 
 namespace snug::plan::rivals {
@@ -35,8 +36,9 @@ struct Options {
   Sharding sharding = Sharding::None;
   int64_t ranks = 1;  // GPUs; the global batch is that of all of them
   // Of transformers' decoders.
-  bool on_cpu = false;  // a CPU's attention and dropout
-  bool liger = false;   // with Liger's kernels
+  bool on_cpu = false;               // a CPU's attention and dropout
+  bool liger = false;                // with Liger's kernels
+  recipe::DeepSpeed deepspeed = {};  // where `sharding` is DeepSpeed's
   // A script's own loop in place of the Trainer: what the model returned stays until the next
   // step's takes its place, and torch's AdamW is not told to be fused.
   bool own_loop = false;
@@ -65,6 +67,8 @@ struct Figures {
 bool has_lightning_model(const nlohmann::json& config);
 // Whether FSDP2 is planned for such a recipe.
 bool takes_fully_sharded(const recipe::Recipe& recipe);
+// Whether DeepSpeed's ZeRO-3 is.
+bool takes_zero3(const recipe::Recipe& recipe);
 // Whether what Liger's kernels make of a decoder of this model_type is known.
 bool has_liger_kernels(const std::string& model_type);
 

@@ -47,7 +47,11 @@ std::vector<std::string> words_of(const std::string& list) {
 }  // namespace
 
 Modules::Modules(Options options)
-    : options_(std::move(options)), targets_(words_of(options_.lora.target_modules)) {}
+    : options_(std::move(options)), targets_(words_of(options_.lora.target_modules)) {
+  // Alone, a rank's part is the weight.
+  if (options_.sharding == Sharding::ZeroWeights && options_.ranks > 1)
+    zero_weights_ = std::make_unique<ZeroWeights>(options_.deepspeed, options_.ranks);
+}
 
 at::TensorOptions Modules::parameters() const {
   return at::TensorOptions(at::kMeta).dtype(options_.precision.parameters);
@@ -73,6 +77,7 @@ at::Tensor* Modules::keep(at::Tensor weight, bool trains) {
     if (options_.sharding != Sharding::DdpBucketViews) tag_gradients(*place);
     trained_.push_back(*place);
   }
+  if (zero_weights_ != nullptr) zero_weights_->add(place);
   return place;
 }
 
@@ -185,8 +190,10 @@ at::Tensor Modules::dropped(const at::Tensor& x) const {
 
 at::Tensor Modules::product(const Linear& layer, const at::Tensor& x) {
   if (!layer.quantized)
-    return at::linear(cast(x), cast_weight(*layer.weight),
-                      layer.bias == nullptr ? at::Tensor() : cast_weight(*layer.bias));
+    return as_module({layer.weight, layer.bias}, x, [&](const at::Tensor& given) {
+      return at::linear(cast(given), cast_weight(*layer.weight),
+                        layer.bias == nullptr ? at::Tensor() : cast_weight(*layer.bias));
+    });
   if (options_.library == Library::LitGpt)
     return product_4bit(x, *layer.weight, layer.out, at::kHalf, layer.scales.defined());
   if (is_8bit())
@@ -207,7 +214,12 @@ at::Tensor Modules::dequantized(const Linear& layer) const {
 }
 
 at::Tensor Modules::low_rank(const Linear& layer, const at::Tensor& x) {
-  return at::linear(at::linear(cast(x), cast_weight(*layer.a)), cast_weight(*layer.b));
+  const auto product = [this](at::Tensor* weight, const at::Tensor& given) {
+    return as_module({weight}, given, [&](const at::Tensor& input) {
+      return at::linear(cast(input), cast_weight(*weight));
+    });
+  };
+  return product(layer.b, product(layer.a, x));
 }
 
 // What DoRA adds to the layer's result `out`, as peft computes it: the norm of each row of the
@@ -243,6 +255,11 @@ at::Tensor Modules::run(const Linear& layer, const at::Tensor& x) {
 }
 
 at::Tensor Modules::run(const Norm& norm, const at::Tensor& x) const {
+  return as_module({norm.weight, norm.bias}, x,
+                   [&](const at::Tensor& given) { return normed(norm, given); });
+}
+
+at::Tensor Modules::normed(const Norm& norm, const at::Tensor& x) const {
   if (norm.bias != nullptr)
     return rivals::layer_norm(autocast() ? x.to(at::kFloat) : x, *norm.weight, *norm.bias);
   if (norm.form == RmsForm::Liger || norm.form == RmsForm::LigerInPlace) {
@@ -272,6 +289,7 @@ void Modules::drop_gradients() {
 
 at::Tensor Model::forward() {
   order_.clear();
+  if (ZeroWeights* zero = modules_.zero_weights()) zero->begin_forward();
   if (modules_.is_sharded()) modules_.flat(0).gather();
   at::Tensor result = loss();
   finish_gathers();
@@ -286,6 +304,7 @@ void Model::begin_backward(bool is_last) {
 
 void Model::end_backward() {
   if (FullyShard* sharded = modules_.fully_shard()) sharded->end_backward();
+  if (ZeroWeights* zero = modules_.zero_weights()) zero->end_backward();
 }
 
 void Model::enter(size_t unit) {

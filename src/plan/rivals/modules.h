@@ -17,6 +17,7 @@
 #include "core/nn/precision.h"
 #include "plan/rivals/fully_shard.h"
 #include "plan/rivals/sharding.h"
+#include "plan/rivals/zero_weights.h"
 #include "recipe/recipe.h"
 
 namespace snug::plan::rivals {
@@ -37,12 +38,14 @@ class Modules {
     at::ScalarType loaded = at::kFloat;
     Sharding sharding = Sharding::None;
     int64_t ranks = 1;
-    // Of fully sharded weights, where it is another than that in which they are gathered.
+    // Of fully sharded weights and DeepSpeed's, where it is another than that in which they are
+    // gathered.
     at::ScalarType stored = at::ScalarType::Undefined;
     recipe::LoraOptions lora = {};  // enabled: nothing but adapters trains
     std::string quantize = {};      // empty: none
     bool on_cpu = false;            // operators as a CPU has them
     bool liger = false;             // Liger's kernels in place of some. Of decoders.
+    recipe::DeepSpeed deepspeed = {};
   };
   struct Linear {
     int64_t in = 0, out = 0;
@@ -91,6 +94,12 @@ class Modules {
   // Without any.
   at::Tensor product(const Linear& layer, const at::Tensor& x);
   at::Tensor run(const Norm& norm, const at::Tensor& x) const;
+  // run(x) as a module of its own, which has these weights and reads x.
+  template <class Run>
+  at::Tensor as_module(const ZeroWeights::Slots& weights, const at::Tensor& x, Run run) const {
+    if (zero_weights_ == nullptr) return run(x);
+    return zero_weights_->leave(weights, run(zero_weights_->enter(weights, x)));
+  }
   // x in the type of products, where autocast makes it so.
   at::Tensor cast(const at::Tensor& x) const;
   // The copies of weights that train are kept.
@@ -108,6 +117,8 @@ class Modules {
   const std::vector<std::unique_ptr<FlatWeights>>& flats() const { return flats_; }
   // Null where weights are not fully sharded.
   FullyShard* fully_shard() const { return fully_shard_.get(); }
+  // Null unless they are DeepSpeed's of stage 3.
+  ZeroWeights* zero_weights() const { return zero_weights_.get(); }
   // What the optimizer trains; with FSDP this rank's parts.
   const std::vector<at::Tensor>& trained() const { return trained_; }
   void drop_gradients();
@@ -122,6 +133,7 @@ class Modules {
   // The weight as it is before it is quantized.
   at::Tensor dequantized(const Linear& layer) const;
   at::Tensor low_rank(const Linear& layer, const at::Tensor& x);
+  at::Tensor normed(const Norm& norm, const at::Tensor& x) const;
   at::Tensor dora(const Linear& layer, const at::Tensor& x, const at::Tensor& out);
 
   Options options_;
@@ -134,6 +146,7 @@ class Modules {
   std::vector<std::pair<at::Tensor, at::Tensor>> casts_;  // weight, its 16-bit copy
   std::vector<std::unique_ptr<FlatWeights>> flats_;
   std::unique_ptr<FullyShard> fully_shard_;
+  std::unique_ptr<ZeroWeights> zero_weights_;
 };
 
 // What the loop that trains an eager PyTorch model asks of it, and what models share: units of an

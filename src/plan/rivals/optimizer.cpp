@@ -166,7 +166,7 @@ class Zero2 : public OnHost {
   }
 
   // Two of them overlap.
-  void before_backward() override {
+  void before_backward(bool /*is_last*/) override {
     for (at::Tensor& buffer : buffers_) buffer = elements(kReduceBucket, Category::Communication);
   }
   void after_backward() override {
@@ -201,7 +201,9 @@ class Zero3 : public OnHost {
 
   void before_forward() override { gathered_ = elements(num_gathered_, Category::Parameters); }
   // Gradients are copied once more before the reduction, in the order of the ranks.
-  void before_backward() override { scattered_ = elements(kReduceBucket, Category::Communication); }
+  void before_backward(bool /*is_last*/) override {
+    scattered_ = elements(kReduceBucket, Category::Communication);
+  }
   void after_backward() override {
     gathered_.reset();
     scattered_.reset();

@@ -22,7 +22,8 @@ class Optimizer {
   Optimizer& operator=(const Optimizer&) = delete;
 
   virtual void before_forward() {}
-  virtual void before_backward() {}
+  // `is_last`: of the step's micro-batches.
+  virtual void before_backward(bool /*is_last*/) {}
   virtual void after_backward() {}
   virtual void step() {}
   // Of each GPU's process, between steps.

@@ -30,10 +30,22 @@ enum class Sharding {
   FullyShard,
   // … of which weights stay whole from forward to backward (`reshard_after_forward: false`).
   FullyShardGradients,
+  // DeepSpeed's three stages in transformers' Trainer.
+  ZeroStates,
+  ZeroGradients,
+  ZeroWeights,
 };
 inline bool is_fully_sharded(Sharding sharding) {
   return sharding == Sharding::FullyShard || sharding == Sharding::FullyShardGradients;
 }
+// 0: not DeepSpeed's in transformers' Trainer.
+inline int zero_stage(Sharding sharding) {
+  return sharding == Sharding::ZeroStates      ? 1
+         : sharding == Sharding::ZeroGradients ? 2
+         : sharding == Sharding::ZeroWeights   ? 3
+                                               : 0;
+}
+inline bool is_deepspeed(Sharding sharding) { return zero_stage(sharding) > 0; }
 inline bool is_fsdp(Sharding sharding) {
   return sharding == Sharding::FsdpWhole || sharding == Sharding::FsdpUnits;
 }

@@ -264,6 +264,11 @@ void Draft::merge(Imported other) {
   std::ranges::move(other.differing, std::back_inserter(out_.differing));
   std::ranges::move(other.idle, std::back_inserter(out_.idle));
   std::ranges::move(other.refused, std::back_inserter(out_.refused));
+  if (other.deepspeed) out_.deepspeed = other.deepspeed;
+}
+
+DeepSpeed& Draft::deepspeed() {
+  return out_.deepspeed ? *out_.deepspeed : out_.deepspeed.emplace();
 }
 
 Imported Draft::take() {

@@ -82,6 +82,8 @@ class Draft {
   void differs(std::string_view theirs, std::string why);
   void idle(std::string_view theirs, std::string why);
   void note_liger() { out_.has_liger = true; }
+  // Its settings, DeepSpeed's own defaults to begin with.
+  DeepSpeed& deepspeed();
   // The fault is waived if the command line sets `ours`.
   void refuse(std::string_view theirs, std::string_view ours, std::string why);
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "recipe/import/deepspeed.h"
 #include "recipe/settings.h"
 #include "recipe/yaml.h"
 
@@ -29,7 +30,9 @@ struct ImportRefusal {
 
 struct Imported {
   std::string program;
-  bool has_liger = false;  // Liger's kernels, which are nothing to snug, but to a plan beside it
+  // Nothing to snug, but to a plan beside it: Liger's kernels, DeepSpeed's settings.
+  bool has_liger = false;
+  std::optional<DeepSpeed> deepspeed;
   std::vector<Setting> settings;
   std::vector<ImportRemark> differing;  // of keys that are carried over, but mean something else
   std::vector<ImportRemark> idle;       // of keys without an effect here

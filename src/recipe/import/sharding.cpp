@@ -14,10 +14,13 @@ namespace snug::recipe {
 namespace {
 
 constexpr std::string_view kFromRecipe = "the recipe's own value counts, as for \"auto\"";
+constexpr double kMostElements = 1e18;
 constexpr std::string_view kBuckets = "snug sizes its buckets by blocks of the model";
 
+constexpr std::string_view kStages = "0=ddp 1=zero1 2=zero2 3=fsdp";
+
 void take_stage(Draft& draft, const Found& found) {
-  const std::string_view strategy = word_for("0=ddp 1=zero1 2=zero2 3=fsdp", found.node.text);
+  const std::string_view strategy = word_for(kStages, found.node.text);
   if (strategy.empty()) return draft.refuse(found.key, "strategy", "DeepSpeed's stages are 0 to 3");
   draft.set("strategy", strategy, found.key);
 }
@@ -51,6 +54,44 @@ void take_parameter_offload(Draft& draft, const Found& found) {
   if (device.empty() || device == "none") return draft.idle(found.key, std::string(kOff));
   draft.set("weight_streaming", "true", found.key);
   if (device == "nvme") draft.differs(found.key, "weights wait in host memory, not on the disk");
+}
+
+// Sizes that a plan of DeepSpeed's own memory reads.
+struct SizeKey {
+  std::string_view keys;  // of which the last word counts
+  int64_t DeepSpeed::*size;
+};
+constexpr SizeKey kSizes[] = {
+    {"reduce_bucket_size", &DeepSpeed::reduce_bucket},
+    {"stage3_prefetch_bucket_size prefetch_bucket_size", &DeepSpeed::prefetch_bucket},
+    {"stage3_param_persistence_threshold param_persistence_threshold",
+     &DeepSpeed::persistence_threshold},
+    {"stage3_max_live_parameters max_live_parameters", &DeepSpeed::max_live},
+    {"stage3_max_reuse_distance max_reuse_distance", &DeepSpeed::max_reuse_distance},
+    {"sub_group_size", &DeepSpeed::sub_group},
+};
+
+void take_size(Draft& draft, const Found& found) {
+  const std::string_view key = std::string_view(found.key).substr(found.key.rfind('.') + 1);
+  const std::optional<double> number = draft.number(found.key);
+  const bool is_auto = lower(found.node.text) == "auto";
+  if (!is_auto && (!number || *number < 0 || *number > kMostElements))
+    return draft.refuse(found.key, "", "must be a number of elements, or auto");
+  for (const SizeKey& size : kSizes)
+    if (std::ranges::count(words_of(size.keys), key) > 0)
+      draft.deepspeed().*size.size = is_auto ? DeepSpeed::kAuto : static_cast<int64_t>(*number);
+  draft.idle(found.key, std::string(kBuckets));
+}
+
+void take_overlap(Draft& draft, const Found& found) {
+  draft.deepspeed().overlaps = is_on(found.node) && lower(found.node.text) != "auto";
+  draft.idle(found.key, std::string(kBuckets));
+}
+
+// Without them, each gradient is reduced from where it is.
+void take_contiguous(Draft& draft, const Found& found) {
+  draft.deepspeed().has_buckets = is_on(found.node);
+  draft.idle(found.key, std::string(kBuckets));
 }
 
 using Way = KeyRow::Way;
@@ -91,18 +132,25 @@ constexpr KeyRow kDeepSpeedRows[] = {
      Way::Idle,
      {},
      "snug copies through pinned buffers whose sizes follow from the blocks of the model"},
-    {"zero_optimization.overlap_comm zero_optimization.contiguous_gradients "
-     "zero_optimization.reduce_bucket_size zero_optimization.allgather_bucket_size "
-     "zero_optimization.allgather_partitions zero_optimization.reduce_scatter "
-     "zero_optimization.use_multi_rank_bucket_allreduce zero_optimization.parameter_alignment "
-     "zero_optimization.round_robin_gradients zero_optimization.sub_group_size "
+    {"zero_optimization.reduce_bucket_size zero_optimization.sub_group_size "
      "zero_optimization.stage3_prefetch_bucket_size zero_optimization.prefetch_bucket_size "
      "zero_optimization.stage3_param_persistence_threshold "
      "zero_optimization.param_persistence_threshold "
+     "zero_optimization.stage3_max_live_parameters zero_optimization.max_live_parameters "
+     "zero_optimization.stage3_max_reuse_distance zero_optimization.max_reuse_distance",
+     Way::By,
+     {},
+     {},
+     {},
+     take_size},
+    {"zero_optimization.overlap_comm", Way::By, {}, {}, {}, take_overlap},
+    {"zero_optimization.contiguous_gradients", Way::By, {}, {}, {}, take_contiguous},
+    {"zero_optimization.allgather_bucket_size "
+     "zero_optimization.allgather_partitions zero_optimization.reduce_scatter "
+     "zero_optimization.use_multi_rank_bucket_allreduce zero_optimization.parameter_alignment "
+     "zero_optimization.round_robin_gradients "
      "zero_optimization.stage3_model_persistence_threshold "
      "zero_optimization.model_persistence_threshold "
-     "zero_optimization.stage3_max_live_parameters zero_optimization.max_live_parameters "
-     "zero_optimization.stage3_max_reuse_distance zero_optimization.max_reuse_distance "
      "zero_optimization.stage3_module_granularity_threshold "
      "zero_optimization.module_granularity_threshold "
      "zero_optimization.stage3_use_all_reduce_for_fetch_params "
@@ -181,14 +229,20 @@ void take_file_name(Draft& draft, const std::string& path) {
                         fmt::format("there is no file {}; put it beside the recipe, or give "
                                     "--strategy zero2 or fsdp (ZeRO-3)",
                                     path));
-  draft.set("strategy", word_for("0=ddp 1=zero1 2=zero2 3=fsdp", name.substr(stage, 1)),
-            "deepspeed");
+  draft.set("strategy", word_for(kStages, name.substr(stage, 1)), "deepspeed");
+  DeepSpeed& settings = draft.deepspeed();
+  for (int64_t DeepSpeed::*size :
+       {&DeepSpeed::reduce_bucket, &DeepSpeed::prefetch_bucket, &DeepSpeed::persistence_threshold})
+    settings.*size = DeepSpeed::kAuto;
   if (name.find("offload") != std::string::npos) {
     draft.set("optimizer_offload", "cpu", "deepspeed");
     if (name.find("all") != std::string::npos) draft.set("weight_streaming", "true", "deepspeed");
   }
-  draft.differs("deepspeed",
-                fmt::format("there is no file {}; the stage is taken from its name", path));
+  draft.differs(
+      "deepspeed",
+      fmt::format("there is no file {}; the stage is taken from its name, and its buckets "
+                  "are taken for \"auto\"",
+                  path));
 }
 
 bool take_deepspeed(Draft& draft) {
@@ -243,8 +297,13 @@ bool take_fsdp(Draft& draft) {
 }  // namespace
 
 const Program& deepspeed() {
+  const auto finish = [](Draft& draft) {
+    draft.deepspeed();
+    if (draft.find("zero_optimization.stage") == nullptr)
+      draft.set("strategy", "ddp", "zero_optimization.stage");
+  };
   static const Program kProgram = {
-      .name = "DeepSpeed", .signs = {}, .tables = {kDeepSpeedRows}, .finish = [](Draft&) {}};
+      .name = "DeepSpeed", .signs = {}, .tables = {kDeepSpeedRows}, .finish = finish};
   return kProgram;
 }
 

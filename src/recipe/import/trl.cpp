@@ -192,7 +192,7 @@ Program trl() {
 
 Program transformers() {
   return {"transformers",
-          {"model_name_or_path", "per_device_train_batch_size", "num_train_epochs"},
+          {"model_name_or_path", "per_device_train_batch_size", "num_train_epochs", "deepspeed"},
           {kScriptRows, transformers_rows(), fsdp_rows()},
           nullptr,
           finish_transformers};

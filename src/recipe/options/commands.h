@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "recipe/import/deepspeed.h"
 #include "recipe/recipe.h"
 
 namespace snug::recipe {
@@ -54,12 +55,13 @@ struct PlanOptions {
   std::string device = "cpu";     // a profile's name or a YAML file; cpu: this machine
   std::string like;               // another program to compare with; empty: none
   bool recipe_has_liger = false;  // a recipe of transformers' kin that has Liger's kernels on
-  bool scaling = false;           // also plan for more devices
-  bool largest = false;           // search the largest model that fits
-  int64_t machine_devices = 0;    // of a machine that a sweep's runs stand on side by side; 0: none
-  std::string sweep;              // options that run through values; empty: none
-  bool operations = false;        // also count the kernels of a step
-  std::string price_per_hour;     // "2.49 USD", of one device; empty: not known
+  std::optional<DeepSpeed> recipe_deepspeed;  // … that DeepSpeed trains
+  bool scaling = false;                       // also plan for more devices
+  bool largest = false;                       // search the largest model that fits
+  int64_t machine_devices = 0;  // of a machine that a sweep's runs stand on side by side; 0: none
+  std::string sweep;            // options that run through values; empty: none
+  bool operations = false;      // also count the kernels of a step
+  std::string price_per_hour;   // "2.49 USD", of one device; empty: not known
   bool json = false;
   std::string html;  // HTML file to write
 };

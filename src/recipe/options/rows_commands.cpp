@@ -249,8 +249,11 @@ std::vector<Row> plan_rows(PlanOptions& o) {
        .help = "also plan the same recipe for another program; litgpt: its finetune_full or "
                "finetune_lora; lightning: a Lightning Trainer with LitGPT's model, transformers' "
                "BLIP-2 or minGPT; transformers: its own Trainer with peft and bitsandbytes, "
-               "transformers+liger: the same with use_liger_kernel",
-       .choices = {"litgpt", "lightning", "transformers", "transformers+liger"}},
+               "transformers+liger: the same with use_liger_kernel, transformers+deepspeed: with "
+               "ZeRO in place of FSDP; a recipe of another program that has them is planned with "
+               "them",
+       .choices = {"litgpt", "lightning", "transformers", "transformers+liger",
+                   "transformers+deepspeed"}},
       {.theme = kPlan,
        .key = "scaling",
        .slot = &o.scaling,

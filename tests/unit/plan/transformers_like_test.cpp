@@ -52,12 +52,24 @@ recipe::Recipe recipe_of(const json& line) {
   return recipe;
 }
 
+recipe::DeepSpeed deepspeed_of(const json& settings) {
+  constexpr int64_t kAuto = recipe::DeepSpeed::kAuto;
+  recipe::DeepSpeed all;
+  return {.reduce_bucket = settings.value("reduce_bucket_size", kAuto),
+          .prefetch_bucket = kAuto,
+          .persistence_threshold = kAuto,
+          .max_live = settings.value("stage3_max_live_parameters", all.max_live),
+          .max_reuse_distance = settings.value("stage3_max_reuse_distance", all.max_reuse_distance),
+          .sub_group = settings.value("sub_group_size", all.sub_group),
+          .overlaps = settings.value("overlap_comm", false)};
+}
+
 Options options_of(const json& line) {
   static const std::map<std::string, Sharding> kShardings{
-      {"none", Sharding::None},
-      {"ddp", Sharding::Ddp},
-      {"fsdp", Sharding::FullyShard},
-      {"fsdp-grad-op", Sharding::FullyShardGradients}};
+      {"none", Sharding::None},        {"ddp", Sharding::Ddp},
+      {"fsdp", Sharding::FullyShard},  {"fsdp-grad-op", Sharding::FullyShardGradients},
+      {"zero1", Sharding::ZeroStates}, {"zero2", Sharding::ZeroGradients},
+      {"zero3", Sharding::ZeroWeights}};
   return {.batch = line.at("batch"),
           .tokens = line.at("tokens"),
           .padded = line.at("padded"),
@@ -65,6 +77,7 @@ Options options_of(const json& line) {
           .ranks = line.value("ranks", int64_t{1}),
           .on_cpu = !line.contains("gpu"),
           .liger = line.value("liger", false),
+          .deepspeed = deepspeed_of(line.value("zero", json::object())),
           .own_loop = line.value("own_loop", false)};
 }
 
@@ -87,7 +100,7 @@ TEST_F(TransformersMemory, IsWhatItsTrainerTakesOnACpu) {
     EXPECT_NEAR(share(like.after_forward, "after_forward"), 1, 0.03);
     EXPECT_NEAR(share(like.prediction.peak_allocated, "peak"), 1, 0.03);
   }
-  EXPECT_GE(cases, 249);
+  EXPECT_GE(cases, 331);
 }
 
 // Runs on a GPU whose figures others have published: the most that PyTorch reserved. How long the
@@ -183,6 +196,28 @@ TEST_F(TransformersMemory, RefusesWhatIsNotPlanned) {
   planned(llama, fsdp([](recipe::Recipe&) {}));
   EXPECT_THROW(planned(llama, fsdp([](recipe::Recipe& r) { r.optimizer.name = "adamw_8bit"; })),
                UserError);
+  const auto zero = [](Sharding stage, auto change) {
+    return [=](recipe::Recipe& r, Options& o) {
+      o.ranks = 2;
+      o.sharding = stage;
+      change(r, o);
+    };
+  };
+  const auto quantized = [](recipe::Recipe& r, Options&) {
+    r.lora.enabled = true;
+    r.lora.target_modules = "all-linear";
+    r.quantize = "bnb.nf4";
+  };
+  planned(llama, zero(Sharding::ZeroGradients, quantized));
+  EXPECT_THROW(planned(llama, zero(Sharding::ZeroWeights, quantized)), UserError);
+  EXPECT_THROW(
+      planned(llama, zero(Sharding::ZeroStates,
+                          [](recipe::Recipe& r, Options&) { r.optimizer_offload = "cpu"; })),
+      UserError);
+  EXPECT_THROW(
+      planned(llama, zero(Sharding::ZeroStates,
+                          [](recipe::Recipe&, Options& o) { o.deepspeed.has_buckets = false; })),
+      UserError);
   json olmoe = llama;
   olmoe.update({{"model_type", "olmoe"}, {"num_experts", 4}, {"num_experts_per_tok", 2}});
   const auto adapts = [](const char* targets) {

@@ -833,6 +833,47 @@ TEST(Import, NotesLigersKernels) {
   }
 }
 
+// … and so for DeepSpeed, whose buckets are nothing here.
+TEST(Import, NotesDeepSpeedsSettings) {
+  const auto settings_of = [](const std::string& deepspeed) {
+    return import_recipe(read_yaml("base_model: m\nlearning_rate: 1e-4\n" + deepspeed, "r.yaml"),
+                         "r.yaml")
+        ->deepspeed;
+  };
+  EXPECT_FALSE(settings_of("fsdp: full_shard\n"));
+  const auto plain = settings_of("deepspeed: {zero_optimization: {stage: 2}}\n");
+  ASSERT_TRUE(plain);
+  EXPECT_EQ(plain->reduce_bucket, 500'000'000);
+  EXPECT_FALSE(plain->overlaps);
+  const auto given = settings_of(
+      "deepspeed: {zero_optimization: {stage: 3, reduce_bucket_size: auto, overlap_comm: true, "
+      "stage3_prefetch_bucket_size: 5e7, stage3_param_persistence_threshold: auto, "
+      "stage3_max_live_parameters: 1e8, stage3_max_reuse_distance: 2e8, sub_group_size: 1e7}}\n");
+  ASSERT_TRUE(given);
+  EXPECT_EQ(given->reduce_bucket, DeepSpeed::kAuto);
+  EXPECT_EQ(given->prefetch_bucket, 50'000'000);
+  EXPECT_EQ(given->persistence_threshold, DeepSpeed::kAuto);
+  EXPECT_EQ(given->max_live, 100'000'000);
+  EXPECT_EQ(given->max_reuse_distance, 200'000'000);
+  EXPECT_EQ(given->sub_group, 10'000'000);
+  EXPECT_TRUE(given->overlaps);
+  // A file that is not there: its stage by its name.
+  const auto named = settings_of("deepspeed: examples/deepspeed/ds_z3_config.json\n");
+  ASSERT_TRUE(named);
+  EXPECT_EQ(named->reduce_bucket, DeepSpeed::kAuto);
+  for (const char* wrong : {"many", "-3", "1e30"}) {
+    const auto imported = import_recipe(
+        read_yaml("base_model: m\nlearning_rate: 1e-4\ndeepspeed: {zero_optimization: {stage: 2, "
+                  "reduce_bucket_size: " +
+                      std::string(wrong) + "}}\n",
+                  "r.yaml"),
+        "r.yaml");
+    ASSERT_EQ(imported->refused.size(), 1U) << wrong;
+    EXPECT_CONTAINS(imported->refused[0].text(),
+                    "reduce_bucket_size: must be a number of elements");
+  }
+}
+
 TEST(Import, ReadsLlamaFactorysListOfDataSets) {
   const test::TempFolder folder;
   fs::create_directories(folder / "data");
