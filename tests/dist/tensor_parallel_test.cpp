@@ -85,6 +85,7 @@ std::vector<Case> cases() {
       {"two rotary bases", "gemma3", kFourHeads},
       {"one layer for q, k and v, and one for gate and up", "phi3", kFourHeads},
       {"norms of projections", "olmo2", kFourHeads},
+      {"those, windows without the scaling", "olmo3", kFourHeads},
       {"constants, attention with dropout", "granite", kFourHeads},
       {"layers that do not rotate", "smollm3", kFourHeads},
       {"layer norms and gates", "stablelm", kFourHeads},

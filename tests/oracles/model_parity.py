@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from parity_case import BATCH, jitter, ragged, write_case
 from transformers import (AutoModelForCausalLM, Gemma2Config, Gemma3TextConfig, GPT2Config, GPTNeoXConfig, GptOssConfig, GraniteConfig, MinistralConfig, MixtralConfig,
-                          Olmo2Config, OlmoeConfig, OPTConfig, Phi3Config,
+                          Olmo2Config, Olmo3Config, OlmoeConfig, OPTConfig, Phi3Config,
                           Qwen3Config, Qwen3MoeConfig, SmolLM3Config, StableLmConfig, T5Config, T5ForConditionalGeneration)
 
 VOCABULARY = 96
@@ -50,6 +50,10 @@ DECODERS = {
     "olmo2-dynamic": Olmo2Config(**{**SMALL, "num_hidden_layers": 1}, attention_bias=True, rope_parameters=dict(
         rope_type="dynamic", rope_theta=10000.0, factor=2.0, original_max_position_embeddings=8)),
     "olmo2": Olmo2Config(**SMALL),
+    # The last of four layers sees all, with scaled frequencies.
+    "olmo3": Olmo3Config(**{**SMALL, "num_hidden_layers": 4}, sliding_window=5, rope_parameters=dict(
+        full_attention=dict(rope_type="yarn", rope_theta=500000.0, factor=4.0, original_max_position_embeddings=16),
+        sliding_attention=dict(rope_type="default", rope_theta=500000.0))),
     # Half of a head rotates.
     "phi3": Phi3Config(**{**SMALL, "pad_token_id": 0}, sliding_window=7, rope_parameters=dict(
         rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5)),

@@ -181,16 +181,22 @@ void write_rope_scaling(const Config& c, files::GgufWriter& out) {
     return key_of(*c.family, (std::string("rope.scaling.") + name).c_str());
   };
   const RopeScaling& rope = c.rope;
-  const RopeScaling usual;
-  const bool usual_yarn = rope.beta_fast == usual.beta_fast && rope.beta_slow == usual.beta_slow &&
-                          rope.mscale == 0 && rope.mscale_all_dim == 0 &&
-                          rope.attention_factor == 0 && rope.truncate;
+  const RopeScaling usual{.type = RopeType::Yarn,
+                          .factor = rope.factor,
+                          .original_max_position = rope.original_max_position};
+  const auto attention_factor = [&](const RopeScaling& of) {
+    return kernels::cpu::rope_frequencies(of, c.rotary_dim, 1).attention_factor;
+  };
+  const bool usual_yarn =
+      rope.type == RopeType::Yarn && rope.beta_fast == usual.beta_fast &&
+      rope.beta_slow == usual.beta_slow && rope.mscale == 0 && rope.mscale_all_dim == 0 &&
+      std::abs(attention_factor(rope) - attention_factor(usual)) < 1e-6 && rope.truncate;
   const auto original = static_cast<uint32_t>(rope.original_max_position);
   if (rope.type == RopeType::None) return;
   if (rope.type == RopeType::Linear) {
     out.set_text(key("type"), "linear");
     out.set_f32(key("factor"), static_cast<float>(rope.factor));
-  } else if (rope.type == RopeType::Yarn && usual_yarn) {
+  } else if (usual_yarn) {
     out.set_text(key("type"), "yarn");
     out.set_f32(key("factor"), static_cast<float>(rope.factor));
     out.set_u32(key("original_context_length"), original);
@@ -198,9 +204,7 @@ void write_rope_scaling(const Config& c, files::GgufWriter& out) {
     out.set_u32(key("original_context_length"), original);
   } else if (rope.type == RopeType::LongRope && c.family->gguf == "phi3") {
     out.set_u32(key("original_context_length"), original);
-    out.set_f32(
-        key("attn_factor"),
-        static_cast<float>(kernels::cpu::rope_frequencies(rope, c.rotary_dim, 1).attention_factor));
+    out.set_f32(key("attn_factor"), static_cast<float>(attention_factor(rope)));
   } else {
     throw UserError("snug cannot write this model's rotary scaling ({}) to GGUF",
                     c.json["rope_scaling"].dump());
@@ -210,10 +214,15 @@ void write_rope_scaling(const Config& c, files::GgufWriter& out) {
 const Family& family_of(const files::GgufFile& file) {
   const std::string architecture = file.text("general.architecture");
   std::set<std::string_view> known;
+  const Family* found = nullptr;
   for (const Family& family : families()) {
-    if (family.gguf == architecture) return family;
+    if (family.gguf == architecture &&
+        (found == nullptr ||
+         (family.gguf_window && file.has(key_of(family, "attention.sliding_window")))))
+      found = &family;
     if (!family.gguf.empty()) known.insert(family.gguf);
   }
+  if (found != nullptr) return *found;
   throw UserError("{}: architecture \"{}\" is not supported; supported are {}", file.describe(),
                   architecture, fmt::join(known, ", "));
 }

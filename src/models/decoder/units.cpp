@@ -6,6 +6,7 @@
 #include <ATen/ops/split.h>
 #include <ATen/ops/split_with_sizes.h>
 
+#include <algorithm>
 #include <numeric>
 #include <tuple>
 #include <utility>
@@ -347,7 +348,7 @@ double DecoderModel::flops_per_token(double seqlen) const {
 void DecoderModel::prepare(at::Device device, int64_t max_seqlen) {
   const memory::CategoryGuard category(memory::Category::Data);
   rope_.prepare(config_.rope, config_.rotary_dim, max_seqlen, device);
-  if (config_.json.contains("rope_local_base_freq"))
+  if (std::ranges::find(config_.layers, Rotation::Window, &Layer::rotation) != config_.layers.end())
     window_rope_.prepare(config_.window_rope, config_.rotary_dim, max_seqlen, device);
 }
 

@@ -128,8 +128,8 @@ TEST_P(EachModel, TakesTheRoomThatWasForeseen) {
 
 INSTANTIATE_TEST_SUITE_P(Kinds, EachModel,
                          testing::Values("llama", "llama-bias", "llama-linear", "llama3-rope",
-                                         "mistral", "qwen2", "qwen3", "granite", "olmo2", "phi3",
-                                         "phi3-longrope", "gemma2", "gemma3"),
+                                         "mistral", "qwen2", "qwen3", "granite", "olmo2", "olmo3",
+                                         "phi3", "phi3-longrope", "gemma2", "gemma3"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::erase(name, '-');
@@ -317,6 +317,24 @@ TEST_F(Exported, FamiliesWithoutAGgufFormAreRefused) {
     EXPECT_THROW(export_litgpt(folder_ / "l", *model_, *tokenizer_, resident_value, options_),
                  UserError);
   }
+}
+
+// An OLMo 3 is an OLMo 2 with a window there. Published ones name YaRN's usual factor of attention.
+TEST_F(Exported, GgufHasYarnWithItsUsualFactorOfAttentionOnly) {
+  json rope = {{"rope_type", "yarn"}, {"factor", 8.0}, {"original_max_position_embeddings", 16}};
+  const auto make_olmo = [&](double attention_factor) {
+    rope["attention_factor"] = attention_factor;
+    make("olmo3", at::kFloat, {{"rope_parameters", nullptr}, {"rope_scaling", rope}});
+  };
+  make_olmo(1.2079441541679836);
+  export_gguf(folder_ / "m.gguf", *model_, *tokenizer_, resident_value, options_);
+  const models::Checkpoint read = models::open_checkpoint(folder_ / "m.gguf");
+  EXPECT_EQ(read.model->hugging_face_config()["model_type"], "olmo3");
+  rope.erase("attention_factor");
+  EXPECT_EQ(read.model->hugging_face_config()["rope_scaling"], rope);
+  make_olmo(1.5);
+  EXPECT_THROW(export_gguf(folder_ / "n.gguf", *model_, *tokenizer_, resident_value, options_),
+               UserError);
 }
 
 // llama.cpp leaves each fourth layer of a SmolLM3 without rotation, and has no key for others.

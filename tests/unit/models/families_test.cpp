@@ -98,6 +98,16 @@ TEST_F(FromConfig, PublishedSizesOfDecoders) {
   expect("granite", 49155, 2048, 8192, 40, 32, 8, tied, 2'533'531'648);
   expect("smollm3", 128256, 2048, 11008, 36, 16, 4, tied, 3'075'098'624);
   expect("olmo2", 100352, 4096, 11008, 32, 32, 32, {{"full_attn_mod", 1}}, 7'298'617'344);
+  const json olmo3 = {{"rope_scaling",
+                       {{"rope_type", "yarn"},
+                        {"factor", 8.0},
+                        {"attention_factor", 1.2079441541679836},
+                        {"beta_fast", 32.0},
+                        {"beta_slow", 1.0},
+                        {"original_max_position_embeddings", 8192}}},
+                      {"rope_theta", 500000},
+                      {"max_position_embeddings", 65536}};
+  expect("olmo3", 100278, 4096, 11008, 32, 32, 32, olmo3, 7'298'011'136);
   expect("phi3", 32064, 3072, 8192, 32, 32, 32, {{"embd_pdrop", 0.0}}, 3'821'079'552);
   expect("gemma2", 256000, 2304, 9216, 26, 8, 4, {{"cache_implementation", "hybrid"}},
          2'614'341'888);
@@ -280,6 +290,13 @@ TEST_F(FromConfig, RotaryScalingThatTransformersReadsOtherwiseIsRefused) {
   expect("gemma3",
          {{"rope_parameters",
            {{"sliding_attention", nullptr}, {"full_attention", nullptr}, {"rope_theta", 1e4}}}},
+         "do not differ by layer");
+  expect("olmo3", {{"rope_parameters", {{"sliding_attention", {{"rope_theta", 1e4}}}}}},
+         "a rope_theta for sliding_attention alone");
+  expect("olmo3", {{"rope_parameters", nullptr}, {"rope_theta", 1e4}}, "unless it is 500000");
+  expect("olmo3",
+         {{"rope_parameters",
+           {{"rope_theta", 1e4}, {"full_attention", nullptr}, {"sliding_attention", nullptr}}}},
          "do not differ by layer");
   expect("gemma3", {{"attn_logit_softcapping", 2.0}}, "does not know attn_logit_softcapping");
   expect("qwen2-windows", {{"use_sliding_window", false}}, "use_sliding_window false");
