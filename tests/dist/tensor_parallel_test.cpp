@@ -89,6 +89,7 @@ std::vector<Case> cases() {
       {"constants, attention with dropout", "granite", kFourHeads},
       {"layers that do not rotate", "smollm3", kFourHeads},
       {"layer norms and gates", "stablelm", kFourHeads},
+      {"biases, dropout of what layers add", "starcoder2", kFourHeads},
       {"each head's q, k and v side by side, dropout", "gpt-neox", {{"attention_dropout", 0.2}}},
       {"adapters with magnitudes beside that", "gpt-neox", kAsItIs,
        [](recipe::Recipe& r) {

@@ -297,8 +297,8 @@ INSTANTIATE_TEST_SUITE_P(
                       "mistral", "ministral", "qwen2", "qwen2-windows", "qwen3", "granite",
                       "smollm3", "olmo2", "olmo2-dynamic", "olmo3", "phi3", "phi3-longrope",
                       "phi3-factors", "gemma2", "gemma3", "gpt2", "gpt2-untied", "gpt-neox",
-                      "gpt-neox-serial", "stablelm", "olmoe", "qwen3-moe", "mixtral", "gpt-oss",
-                      "olmoe-balanced", "qwen3-moe-balanced", "mixtral-balanced",
+                      "gpt-neox-serial", "starcoder2", "stablelm", "olmoe", "qwen3-moe", "mixtral",
+                      "gpt-oss", "olmoe-balanced", "qwen3-moe-balanced", "mixtral-balanced",
                       "gpt-oss-balanced", "opt", "opt-after", "opt-plain", "t5", "t5-gated",
                       "blip2-opt", "blip2-t5", "idefics3", "smolvlm"),
     [](const auto& info) {

@@ -58,8 +58,9 @@ std::pair<json, json> split_rope(json rope, const std::string& where, const json
 }
 
 // Names that some families have for what others call otherwise.
-constexpr std::array<std::pair<const char*, const char*>, 3> kAliases = {{
+constexpr std::array<std::pair<const char*, const char*>, 4> kAliases = {{
     {"layer_norm_eps", "rms_norm_eps"},
+    {"norm_epsilon", "rms_norm_eps"},
     {"rotary_pct", "partial_rotary_factor"},
     {"rotary_emb_base", "rope_theta"},
 }};
@@ -373,9 +374,12 @@ Config read_config(const json& file, const std::string& where) {
   c.tie_word_embeddings = fields.boolean("tie_word_embeddings", false);
   c.initializer_range = fields.number("initializer_range");
   c.attention_dropout = fields.probability("attention_dropout", 0);
-  c.output_bias = fields.boolean("attention_bias", false);
+  c.residual_dropout = fields.probability("residual_dropout", 0);
+  c.embedding_dropout = fields.probability("embedding_dropout", 0);
+  const bool use_bias = fields.boolean("use_bias", false);
+  c.output_bias = use_bias || fields.boolean("attention_bias", false);
   c.qkv_bias = c.family->qkv_bias || c.output_bias || fields.boolean("use_qkv_bias", false);
-  c.mlp_bias = c.family->mlp_bias || fields.boolean("mlp_bias", false);
+  c.mlp_bias = c.family->mlp_bias || use_bias || fields.boolean("mlp_bias", false);
   c.parallel_residual = fields.boolean("use_parallel_residual", false);
   fields.ids("bos_token_id");
   c.eos_token_ids = fields.ids("eos_token_id");

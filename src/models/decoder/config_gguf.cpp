@@ -39,6 +39,7 @@ constexpr Key kKeys[] = {
     {"attention.head_count_kv", "num_key_value_heads", Kind::Count},
     {"attention.key_length", "head_dim", Kind::Count},
     {"attention.layer_norm_rms_epsilon", "rms_norm_eps", Kind::Number},
+    {"attention.layer_norm_epsilon", "norm_epsilon", Kind::Number},
     {"rope.freq_base", "rope_theta", Kind::Number},
     {"attn_logit_softcapping", "attn_logit_softcapping", Kind::Number},
     {"final_logit_softcapping", "final_logit_softcapping", Kind::Number},
@@ -233,8 +234,8 @@ void read_tensors(const files::GgufFile& file, json& config) {
     throw UserError("{}: tensor token_embd.weight is missing", file.describe());
   config["vocab_size"] = embedding->shape[0];
   config["tie_word_embeddings"] = file.find("output.weight") == nullptr;
-  if (config.contains("attention_bias"))
-    config["attention_bias"] = file.find("blk.0.attn_q.bias") != nullptr;
+  for (const char* key : {"attention_bias", "use_bias"})
+    if (config.contains(key)) config[key] = file.find("blk.0.attn_q.bias") != nullptr;
   if (config.contains("mlp_bias")) config["mlp_bias"] = file.find("blk.0.ffn_gate.bias") != nullptr;
 }
 

@@ -114,6 +114,7 @@ TEST_F(FromConfig, PublishedSizesOfDecoders) {
   expect("gemma3_text", 262144, 1152, 6912, 26, 4, 1, {{"sliding_window", 512}}, 999'885'952);
   expect("gpt_neox", 50304, 768, 3072, 12, 12, 12, {{"rotary_pct", 0.25}}, 162'322'944);
   expect("gpt_neox", 50304, 2048, 8192, 16, 8, 8, {{"rotary_pct", 0.25}}, 1'011'781'632);
+  expect("starcoder2", 49152, 3072, 12288, 30, 24, 2, {{"residual_dropout", 0.1}}, 3'030'371'328);
   expect("stablelm", 50304, 2560, 6912, 32, 32, 32, {{"qk_layernorm", false}}, 2'795'443'200);
   expect("olmoe", 50304, 2048, 1024, 16, 16, 16, {{"clip_qkv", nullptr}}, 6'919'161'856);
   expect("qwen3_moe", 151936, 2048, 6144, 48, 32, 4, {{"head_dim", 128}}, 30'532'122'624);
@@ -190,7 +191,8 @@ TEST_F(FromConfig, UnitsAreOfTheKindThatTheirNamesSay) {
 }
 
 TEST_F(FromConfig, ATwinHasTheSameConfig) {
-  for (const char* shape : {"granite", "gpt2", "opt", "opt-after", "opt-plain", "t5", "t5-gated"}) {
+  for (const char* shape :
+       {"granite", "starcoder2", "gpt2", "opt", "opt-after", "opt-plain", "t5", "t5-gated"}) {
     const auto model = make(config_of(shape));
     model->set_dropout(0.25);
     EXPECT_EQ(model_like(*model)->hugging_face_config(), model->hugging_face_config()) << shape;
