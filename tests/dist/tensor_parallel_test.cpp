@@ -88,6 +88,7 @@ std::vector<Case> cases() {
       {"those, windows without the scaling", "olmo3", kFourHeads},
       {"constants, attention with dropout", "granite", kFourHeads},
       {"layers that do not rotate", "smollm3", kFourHeads},
+      {"windows rotate alone", "exaone4", kFourHeads},
       {"layer norms and gates", "stablelm", kFourHeads},
       {"biases, dropout of what layers add", "starcoder2", kFourHeads},
       {"each head's q, k and v side by side, dropout", "gpt-neox", {{"attention_dropout", 0.2}}},

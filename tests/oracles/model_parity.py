@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 from parity_case import BATCH, jitter, ragged, write_case
-from transformers import (AutoModelForCausalLM, Gemma2Config, Gemma3TextConfig, GPT2Config, GPTNeoXConfig, GptOssConfig, GraniteConfig, MinistralConfig, MixtralConfig,
+from transformers import (AutoModelForCausalLM, Exaone4Config, Gemma2Config, Gemma3TextConfig, GPT2Config, GPTNeoXConfig, GptOssConfig, GraniteConfig, MinistralConfig, MixtralConfig,
                           Olmo2Config, Olmo3Config, OlmoeConfig, OPTConfig, Phi3Config,
                           Qwen3Config, Qwen3MoeConfig, SmolLM3Config, StableLmConfig, Starcoder2Config, T5Config, T5ForConditionalGeneration)
 
@@ -54,6 +54,12 @@ DECODERS = {
     "olmo3": Olmo3Config(**{**SMALL, "num_hidden_layers": 4}, sliding_window=5, rope_parameters=dict(
         full_attention=dict(rope_type="yarn", rope_theta=500000.0, factor=4.0, original_max_position_embeddings=16),
         sliding_attention=dict(rope_type="default", rope_theta=500000.0))),
+    # The last of four layers sees all and does not rotate; without a window all of them do.
+    "exaone4": Exaone4Config(**{**SMALL, "num_hidden_layers": 4}, sliding_window=5, tie_word_embeddings=True),
+    "exaone4-full": Exaone4Config(**SMALL, sliding_window=None, layer_types=["full_attention"] * 2,
+                                  rope_parameters=dict(rope_type="llama3", rope_theta=10000.0, factor=4.0,
+                                                       low_freq_factor=1.0, high_freq_factor=4.0,
+                                                       original_max_position_embeddings=32)),
     # Half of a head rotates.
     "phi3": Phi3Config(**{**SMALL, "pad_token_id": 0}, sliding_window=7, rope_parameters=dict(
         rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5)),

@@ -295,12 +295,13 @@ INSTANTIATE_TEST_SUITE_P(
     Cases, ModelParity,
     ::testing::Values("llama", "llama3-rope", "llama-bias", "llama-linear", "llama-longrope",
                       "mistral", "ministral", "qwen2", "qwen2-windows", "qwen3", "granite",
-                      "smollm3", "olmo2", "olmo2-dynamic", "olmo3", "phi3", "phi3-longrope",
-                      "phi3-factors", "gemma2", "gemma3", "gpt2", "gpt2-untied", "gpt-neox",
-                      "gpt-neox-serial", "starcoder2", "stablelm", "olmoe", "qwen3-moe", "mixtral",
-                      "gpt-oss", "olmoe-balanced", "qwen3-moe-balanced", "mixtral-balanced",
-                      "gpt-oss-balanced", "opt", "opt-after", "opt-plain", "t5", "t5-gated",
-                      "blip2-opt", "blip2-t5", "idefics3", "smolvlm"),
+                      "smollm3", "olmo2", "olmo2-dynamic", "olmo3", "exaone4", "exaone4-full",
+                      "phi3", "phi3-longrope", "phi3-factors", "gemma2", "gemma3", "gpt2",
+                      "gpt2-untied", "gpt-neox", "gpt-neox-serial", "starcoder2", "stablelm",
+                      "olmoe", "qwen3-moe", "mixtral", "gpt-oss", "olmoe-balanced",
+                      "qwen3-moe-balanced", "mixtral-balanced", "gpt-oss-balanced", "opt",
+                      "opt-after", "opt-plain", "t5", "t5-gated", "blip2-opt", "blip2-t5",
+                      "idefics3", "smolvlm"),
     [](const auto& info) {
       std::string name = info.param;
       std::replace(name.begin(), name.end(), '-', '_');

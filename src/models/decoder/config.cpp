@@ -225,8 +225,12 @@ std::vector<bool> sliding_layers(const Config& c, const std::vector<int64_t>& ro
 // Also writes both forms of the pattern, for every version of transformers.
 void read_layers(Config& c, const std::string& where) {
   const ConfigFields fields(c.json, where);
-  const std::vector<int64_t> rotates = rotating_layers(c.json, c.num_hidden_layers, where);
+  std::vector<int64_t> rotates = rotating_layers(c.json, c.num_hidden_layers, where);
   const std::vector<bool> slides = sliding_layers(c, rotates, where);
+  if (c.family->window_rope == WindowRope::Alone && fields.has("sliding_window"))
+    std::ranges::copy(slides, rotates.begin());
+  else if (c.family->window_rope == WindowRope::Alone)
+    c.json["sliding_window_pattern"] = 0;  // as transformers writes it
   const Rotation of_windows =
       fields.has("rope_local_base_freq") || c.family->window_rope == WindowRope::Unscaled
           ? Rotation::Window

@@ -256,8 +256,14 @@ void read_token_ids(const files::GgufFile& file, json& config) {
 // Which layers have the window or rotate is in no key: llama.cpp knows it by the family.
 void check_layers(const Config& c) {
   json usual = c.json;
-  for (const char* key : {"layer_types", "no_rope_layers", "no_rope_layer_interval"})
+  for (const char* key :
+       {"layer_types", "sliding_window_pattern", "no_rope_layers", "no_rope_layer_interval"})
     if (usual.contains(key)) usual[key] = default_config(*c.family)[key];
+  // llama.cpp's EXAONE 4 has windows if it has 64 layers.
+  if (c.family->window_rope == WindowRope::Alone && c.num_hidden_layers != 64)
+    usual["sliding_window"] = nullptr;
+  else if (c.family->window_rope == WindowRope::Alone && usual["sliding_window"].is_null())
+    usual["sliding_window"] = 4096;
   const Config of_family = read_config(usual, "the model's config");
   for (size_t layer = 0; layer < c.layers.size(); ++layer) {
     const bool same_window = !c.family->gguf_window || c.layers[layer].sliding_window ==
@@ -308,6 +314,9 @@ Config from_gguf(const files::GgufFile& file) {
   }
   // Absent where it is what the sizes give, whatever transformers assumes.
   if (!file.has(key_of(family, "attention.key_length"))) config["head_dim"] = nullptr;
+  if (family.window_rope == WindowRope::Alone &&
+      !file.has(key_of(family, "attention.sliding_window")))
+    config["sliding_window"] = nullptr;
   if (const std::string name = key_of(family, "rope.dimension_count");
       config.contains("partial_rotary_factor") && file.has(name)) {
     const double heads = config["num_attention_heads"], width = config["hidden_size"];

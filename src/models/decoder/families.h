@@ -15,8 +15,9 @@ namespace snug::models::decoder {
 enum class Norms { Before, After, Both };
 // The norm of queries and keys: over each head, or over the whole projection.
 enum class QkNorm { None, Head, Projection };
-// How layers with a sliding window rotate beside those that see all: alike, or without the scaling.
-enum class WindowRope { Same, Unscaled };
+// How layers with a sliding window rotate beside those that see all: alike, without the scaling, or
+// alone, so that the others do not rotate.
+enum class WindowRope { Same, Unscaled, Alone };
 // Order of rotary rows in GGUF files: as in Hugging Face's, or in pairs.
 enum class GgufRows { Same, Paired };
 

@@ -130,7 +130,8 @@ TEST_P(EachModel, TakesTheRoomThatWasForeseen) {
 INSTANTIATE_TEST_SUITE_P(Kinds, EachModel,
                          testing::Values("llama", "llama-bias", "llama-linear", "llama3-rope",
                                          "mistral", "qwen2", "qwen3", "granite", "olmo2", "olmo3",
-                                         "starcoder2", "phi3", "phi3-longrope", "gemma2", "gemma3"),
+                                         "exaone4-full", "starcoder2", "phi3", "phi3-longrope",
+                                         "gemma2", "gemma3"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::erase(name, '-');
@@ -336,6 +337,31 @@ TEST_F(Exported, GgufHasYarnWithItsUsualFactorOfAttentionOnly) {
   make_olmo(1.5);
   EXPECT_THROW(export_gguf(folder_ / "n.gguf", *model_, *tokenizer_, resident_value, options_),
                UserError);
+}
+
+// llama.cpp knows which EXAONE 4 has windows by its layers, and which of them by the family.
+TEST_F(Exported, GgufHasWindowsThatLlamaCppKnowsOnly) {
+  const auto refused = [&](const char* kind, const json& change) {
+    make(kind);
+    json config = model_->hugging_face_config();
+    config.update(change);
+    write_file_atomically(folder_ / "config.json", config.dump());
+    model_ = models::model_from_config(folder_ / "config.json");
+    EXPECT_THROW(export_gguf(folder_ / "m.gguf", *model_, *tokenizer_, resident_value, options_),
+                 UserError)
+        << kind;
+  };
+  refused("exaone4", json::object());
+  refused("gemma3", {{"sliding_window_pattern", 2}, {"layer_types", nullptr}});
+  refused("exaone4-full", {{"num_hidden_layers", 64}, {"layer_types", nullptr}});
+  json types = json::array();
+  for (int layer = 0; layer < 64; ++layer)
+    types.push_back(layer % 4 == 3 ? "full_attention" : "sliding_attention");
+  make("exaone4", at::kFloat,
+       {{"num_hidden_layers", 64}, {"layer_types", types}, {"sliding_window_pattern", "LLLG"}});
+  export_gguf(folder_ / "m.gguf", *model_, *tokenizer_, resident_value, options_);
+  const models::Checkpoint read = models::open_checkpoint(folder_ / "m.gguf");
+  EXPECT_EQ(read.model->hugging_face_config()["layer_types"], types);
 }
 
 // llama.cpp leaves each fourth layer of a SmolLM3 without rotation, and has no key for others.

@@ -114,6 +114,12 @@ TEST_F(FromConfig, PublishedSizesOfDecoders) {
   expect("gemma3_text", 262144, 1152, 6912, 26, 4, 1, {{"sliding_window", 512}}, 999'885'952);
   expect("gpt_neox", 50304, 768, 3072, 12, 12, 12, {{"rotary_pct", 0.25}}, 162'322'944);
   expect("gpt_neox", 50304, 2048, 8192, 16, 8, 8, {{"rotary_pct", 0.25}}, 1'011'781'632);
+  const json of_1_2b = {{"tie_word_embeddings", true},
+                        {"sliding_window", nullptr},
+                        {"sliding_window_pattern", nullptr}};
+  expect("exaone4", 102400, 2048, 4096, 30, 32, 8, of_1_2b, 1'279'391'488);
+  const json of_32b = {{"head_dim", 128}, {"sliding_window", 4096}};
+  expect("exaone4", 102400, 5120, 27392, 64, 40, 8, of_32b, 32'003'216'384);
   expect("starcoder2", 49152, 3072, 12288, 30, 24, 2, {{"residual_dropout", 0.1}}, 3'030'371'328);
   expect("stablelm", 50304, 2560, 6912, 32, 32, 32, {{"qk_layernorm", false}}, 2'795'443'200);
   expect("olmoe", 50304, 2048, 1024, 16, 16, 16, {{"clip_qkv", nullptr}}, 6'919'161'856);
