@@ -85,9 +85,12 @@ std::vector<Case> cases() {
       {"two rotary bases", "gemma3", kFourHeads},
       {"one layer for q, k and v, and one for gate and up", "phi3", kFourHeads},
       {"norms of projections", "olmo2", kFourHeads},
+      {"those, windows without the scaling", "olmo3", kFourHeads},
       {"constants, attention with dropout", "granite", kFourHeads},
       {"layers that do not rotate", "smollm3", kFourHeads},
+      {"windows rotate alone", "exaone4", kFourHeads},
       {"layer norms and gates", "stablelm", kFourHeads},
+      {"biases, dropout of what layers add", "starcoder2", kFourHeads},
       {"each head's q, k and v side by side, dropout", "gpt-neox", {{"attention_dropout", 0.2}}},
       {"adapters with magnitudes beside that", "gpt-neox", kAsItIs,
        [](recipe::Recipe& r) {

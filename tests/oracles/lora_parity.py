@@ -57,6 +57,7 @@ CASES = {
     "nf4-partly-rotated": ("stablelm", dict(r=4, lora_alpha=8, target_modules=LINEAR), 1, "nf4"),
     "nf4-no-rotary": ("smollm3", dict(r=4, lora_alpha=8, target_modules=LINEAR), 1, "nf4"),
     "nf4-fused": ("phi3", dict(r=4, lora_alpha=8, target_modules=["qkv_proj", "o_proj", "gate_up_proj", "down_proj"]), 1, "nf4"),
+    "nf4-no-gate": ("starcoder2", dict(r=4, lora_alpha=8, target_modules=LINEAR[:4] + ["c_fc", "c_proj"]), 1, "nf4"),
     "multipliers": ("granite", dict(r=4, lora_alpha=8, target_modules=LINEAR), 1, None),
     "norms-after-dora": ("olmo2", dict(r=4, lora_alpha=8, use_dora=True, target_modules=LINEAR), 1, None),
     "nf4-gemma3": ("gemma3", dict(r=4, lora_alpha=8, target_modules=LINEAR), 1, "nf4"),

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import torch
 from parity_case import BATCH, jitter, ragged, write_case
-from transformers import (AutoModelForCausalLM, Gemma2Config, Gemma3TextConfig, GPT2Config, GPTNeoXConfig, GptOssConfig, GraniteConfig, MinistralConfig, MixtralConfig,
-                          Olmo2Config, OlmoeConfig, OPTConfig, Phi3Config,
-                          Qwen3Config, Qwen3MoeConfig, SmolLM3Config, StableLmConfig, T5Config, T5ForConditionalGeneration)
+from transformers import (AutoModelForCausalLM, Exaone4Config, Gemma2Config, Gemma3TextConfig, GPT2Config, GPTNeoXConfig, GptOssConfig, GraniteConfig, MinistralConfig, MixtralConfig,
+                          Olmo2Config, Olmo3Config, OlmoeConfig, OPTConfig, Phi3Config,
+                          Qwen3Config, Qwen3MoeConfig, SmolLM3Config, StableLmConfig, Starcoder2Config, T5Config, T5ForConditionalGeneration)
 
 VOCABULARY = 96
 
@@ -50,6 +50,16 @@ DECODERS = {
     "olmo2-dynamic": Olmo2Config(**{**SMALL, "num_hidden_layers": 1}, attention_bias=True, rope_parameters=dict(
         rope_type="dynamic", rope_theta=10000.0, factor=2.0, original_max_position_embeddings=8)),
     "olmo2": Olmo2Config(**SMALL),
+    # The last of four layers sees all, with scaled frequencies.
+    "olmo3": Olmo3Config(**{**SMALL, "num_hidden_layers": 4}, sliding_window=5, rope_parameters=dict(
+        full_attention=dict(rope_type="yarn", rope_theta=500000.0, factor=4.0, original_max_position_embeddings=16),
+        sliding_attention=dict(rope_type="default", rope_theta=500000.0))),
+    # The last of four layers sees all and does not rotate; without a window all of them do.
+    "exaone4": Exaone4Config(**{**SMALL, "num_hidden_layers": 4}, sliding_window=5, tie_word_embeddings=True),
+    "exaone4-full": Exaone4Config(**SMALL, sliding_window=None, layer_types=["full_attention"] * 2,
+                                  rope_parameters=dict(rope_type="llama3", rope_theta=10000.0, factor=4.0,
+                                                       low_freq_factor=1.0, high_freq_factor=4.0,
+                                                       original_max_position_embeddings=32)),
     # Half of a head rotates.
     "phi3": Phi3Config(**{**SMALL, "pad_token_id": 0}, sliding_window=7, rope_parameters=dict(
         rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5)),
@@ -71,6 +81,9 @@ DECODERS = {
     "gpt-neox-serial": GPTNeoXConfig(**NEOX, use_parallel_residual=False, attention_bias=False, hidden_act="gelu_new", tie_word_embeddings=True,
                                      rope_parameters=dict(rope_type="linear", factor=2.0, rope_theta=500.0,
                                                           partial_rotary_factor=1.0)),
+    # With dropout, as its published models.
+    "starcoder2": Starcoder2Config(**SMALL, sliding_window=7, attention_dropout=0.1, residual_dropout=0.1,
+                                   embedding_dropout=0.1),
     "stablelm": StableLmConfig(**SMALL, use_qkv_bias=True, rope_parameters=dict(
         rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5)),
     # Some experts have no tokens in some batches.
@@ -152,7 +165,7 @@ def as_in_files(family, key, value):
     if family == "mixtral":
         key = key.replace(".mlp.", ".block_sparse_moe.")
     if ".experts." not in key:
-        return {key: value.t() if ".c_" in key and value.dim() == 2 else value}  # Conv1D keeps (in, out)
+        return {key: value.t() if family == "gpt2" and ".c_" in key and value.dim() == 2 else value}  # Conv1D keeps (in, out)
     prefix, fused = key.rsplit(".", 1)
     if family == "gpt_oss":
         return dict(expert_of_gpt_oss(f"{prefix}.{expert}.", fused, whole) for expert, whole in enumerate(value))

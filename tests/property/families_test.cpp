@@ -332,10 +332,11 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Mixtures,
 
 INSTANTIATE_TEST_SUITE_P(Shapes, Families,
                          ::testing::Values("ministral", "qwen3", "granite", "smollm3", "olmo2",
-                                           "phi3", "gemma2", "gemma3", "gpt-neox", "stablelm",
-                                           "olmoe", "qwen3-moe", "mixtral", "gpt-oss",
-                                           "mixtral-balanced", "qwen3-moe-balanced", "gpt2", "opt",
-                                           "opt-after", "t5", "t5-gated", "idefics3", "smolvlm"),
+                                           "olmo3", "exaone4", "phi3", "gemma2", "gemma3",
+                                           "gpt-neox", "starcoder2", "stablelm", "olmoe",
+                                           "qwen3-moe", "mixtral", "gpt-oss", "mixtral-balanced",
+                                           "qwen3-moe-balanced", "gpt2", "opt", "opt-after", "t5",
+                                           "t5-gated", "idefics3", "smolvlm"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::replace(name.begin(), name.end(), '-', '_');

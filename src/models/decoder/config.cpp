@@ -58,8 +58,9 @@ std::pair<json, json> split_rope(json rope, const std::string& where, const json
 }
 
 // Names that some families have for what others call otherwise.
-constexpr std::array<std::pair<const char*, const char*>, 3> kAliases = {{
+constexpr std::array<std::pair<const char*, const char*>, 4> kAliases = {{
     {"layer_norm_eps", "rms_norm_eps"},
+    {"norm_epsilon", "rms_norm_eps"},
     {"rotary_pct", "partial_rotary_factor"},
     {"rotary_emb_base", "rope_theta"},
 }};
@@ -84,16 +85,21 @@ void flatten_rope(Config& c, const json& file, const std::string& where) {
       rope.erase("partial_rotary_factor");
     }
     const bool by_layer = rope.contains(kFull) || rope.contains(kSliding);
-    if (by_layer != config.contains("rope_local_base_freq"))
+    const bool unscaled = c.family->window_rope == WindowRope::Unscaled;
+    if (by_layer != (unscaled || config.contains("rope_local_base_freq")))
       throw UserError("{}: rotary embeddings that {} by layer are not supported for {}", inside,
                       by_layer ? "differ" : "do not differ", family);
     if (by_layer) {
       const json local = rope.value(kSliding, json::object());
       rope = rope.value(kFull, json::object());
-      const auto [base, scaling] = split_rope(local, inside, config["rope_local_base_freq"]);
+      const char* key = unscaled ? "rope_theta" : "rope_local_base_freq";
+      const auto [base, scaling] = split_rope(local, inside, config[key]);
       if (!scaling.is_null())
         throw UserError("{}: {} with a scaled rotary embedding is not supported", inside, kSliding);
-      config["rope_local_base_freq"] = base;
+      if (unscaled && base != rope.value("rope_theta", config["rope_theta"]))
+        throw UserError("{}: a rope_theta for {} alone is not supported for {}", inside, kSliding,
+                        family);
+      config[key] = base;
     }
     std::tie(config["rope_theta"], config["rope_scaling"]) =
         split_rope(rope, inside, config["rope_theta"]);
@@ -219,10 +225,16 @@ std::vector<bool> sliding_layers(const Config& c, const std::vector<int64_t>& ro
 // Also writes both forms of the pattern, for every version of transformers.
 void read_layers(Config& c, const std::string& where) {
   const ConfigFields fields(c.json, where);
-  const std::vector<int64_t> rotates = rotating_layers(c.json, c.num_hidden_layers, where);
+  std::vector<int64_t> rotates = rotating_layers(c.json, c.num_hidden_layers, where);
   const std::vector<bool> slides = sliding_layers(c, rotates, where);
+  if (c.family->window_rope == WindowRope::Alone && fields.has("sliding_window"))
+    std::ranges::copy(slides, rotates.begin());
+  else if (c.family->window_rope == WindowRope::Alone)
+    c.json["sliding_window_pattern"] = 0;  // as transformers writes it
   const Rotation of_windows =
-      fields.has("rope_local_base_freq") ? Rotation::Window : Rotation::Model;
+      fields.has("rope_local_base_freq") || c.family->window_rope == WindowRope::Unscaled
+          ? Rotation::Window
+          : Rotation::Model;
   const bool any_slides = std::ranges::find(slides, true) != slides.end();
   const int64_t window =
       any_slides ? fields.integer_between("sliding_window", 1, int64_t{1} << 40) : 0;
@@ -330,8 +342,15 @@ void read_constants(Config& c, const std::string& where) {
   if (fields.has("final_logit_softcapping"))
     c.logit_form.cap = positive(fields, "final_logit_softcapping");
   c.rope = rope_of(c.json, where);
-  c.window_rope.base = positive(fields, "rope_local_base_freq", 10000.0);
   positive(fields, "rope_theta");
+  c.window_rope.base = positive(fields, "rope_local_base_freq", c.rope.base);
+  // Where rope_theta stands alone, transformers 5 takes its default for layers with a window.
+  const json usual = default_config(*c.family)["rope_theta"];
+  if (c.family->window_rope == WindowRope::Unscaled && c.rope.base != usual.get<double>())
+    throw UserError(
+        "{}: rope_theta = {} of an {} model is not supported: versions of transformers disagree on "
+        "layers with a sliding window unless it is {}",
+        where, c.rope.base, c.family->model_type, usual.dump());
 }
 
 }  // namespace
@@ -359,9 +378,12 @@ Config read_config(const json& file, const std::string& where) {
   c.tie_word_embeddings = fields.boolean("tie_word_embeddings", false);
   c.initializer_range = fields.number("initializer_range");
   c.attention_dropout = fields.probability("attention_dropout", 0);
-  c.output_bias = fields.boolean("attention_bias", false);
+  c.residual_dropout = fields.probability("residual_dropout", 0);
+  c.embedding_dropout = fields.probability("embedding_dropout", 0);
+  const bool use_bias = fields.boolean("use_bias", false);
+  c.output_bias = use_bias || fields.boolean("attention_bias", false);
   c.qkv_bias = c.family->qkv_bias || c.output_bias || fields.boolean("use_qkv_bias", false);
-  c.mlp_bias = c.family->mlp_bias || fields.boolean("mlp_bias", false);
+  c.mlp_bias = c.family->mlp_bias || use_bias || fields.boolean("mlp_bias", false);
   c.parallel_residual = fields.boolean("use_parallel_residual", false);
   fields.ids("bos_token_id");
   c.eos_token_ids = fields.ids("eos_token_id");

@@ -57,6 +57,8 @@ struct Config {
   bool parallel_residual = false;  // attention and MLP both read the block's input
   double initializer_range = 0;
   double attention_dropout = 0;
+  double residual_dropout = 0;  // of what attention and MLP add
+  double embedding_dropout = 0;
   int64_t sliding_window = 0;  // of the layers that have one
   std::vector<Layer> layers;
   kernels::cpu::RopeScaling rope;

@@ -39,6 +39,7 @@ constexpr Key kKeys[] = {
     {"attention.head_count_kv", "num_key_value_heads", Kind::Count},
     {"attention.key_length", "head_dim", Kind::Count},
     {"attention.layer_norm_rms_epsilon", "rms_norm_eps", Kind::Number},
+    {"attention.layer_norm_epsilon", "norm_epsilon", Kind::Number},
     {"rope.freq_base", "rope_theta", Kind::Number},
     {"attn_logit_softcapping", "attn_logit_softcapping", Kind::Number},
     {"final_logit_softcapping", "final_logit_softcapping", Kind::Number},
@@ -181,16 +182,22 @@ void write_rope_scaling(const Config& c, files::GgufWriter& out) {
     return key_of(*c.family, (std::string("rope.scaling.") + name).c_str());
   };
   const RopeScaling& rope = c.rope;
-  const RopeScaling usual;
-  const bool usual_yarn = rope.beta_fast == usual.beta_fast && rope.beta_slow == usual.beta_slow &&
-                          rope.mscale == 0 && rope.mscale_all_dim == 0 &&
-                          rope.attention_factor == 0 && rope.truncate;
+  const RopeScaling usual{.type = RopeType::Yarn,
+                          .factor = rope.factor,
+                          .original_max_position = rope.original_max_position};
+  const auto attention_factor = [&](const RopeScaling& of) {
+    return kernels::cpu::rope_frequencies(of, c.rotary_dim, 1).attention_factor;
+  };
+  const bool usual_yarn =
+      rope.type == RopeType::Yarn && rope.beta_fast == usual.beta_fast &&
+      rope.beta_slow == usual.beta_slow && rope.mscale == 0 && rope.mscale_all_dim == 0 &&
+      std::abs(attention_factor(rope) - attention_factor(usual)) < 1e-6 && rope.truncate;
   const auto original = static_cast<uint32_t>(rope.original_max_position);
   if (rope.type == RopeType::None) return;
   if (rope.type == RopeType::Linear) {
     out.set_text(key("type"), "linear");
     out.set_f32(key("factor"), static_cast<float>(rope.factor));
-  } else if (rope.type == RopeType::Yarn && usual_yarn) {
+  } else if (usual_yarn) {
     out.set_text(key("type"), "yarn");
     out.set_f32(key("factor"), static_cast<float>(rope.factor));
     out.set_u32(key("original_context_length"), original);
@@ -198,9 +205,7 @@ void write_rope_scaling(const Config& c, files::GgufWriter& out) {
     out.set_u32(key("original_context_length"), original);
   } else if (rope.type == RopeType::LongRope && c.family->gguf == "phi3") {
     out.set_u32(key("original_context_length"), original);
-    out.set_f32(
-        key("attn_factor"),
-        static_cast<float>(kernels::cpu::rope_frequencies(rope, c.rotary_dim, 1).attention_factor));
+    out.set_f32(key("attn_factor"), static_cast<float>(attention_factor(rope)));
   } else {
     throw UserError("snug cannot write this model's rotary scaling ({}) to GGUF",
                     c.json["rope_scaling"].dump());
@@ -210,10 +215,15 @@ void write_rope_scaling(const Config& c, files::GgufWriter& out) {
 const Family& family_of(const files::GgufFile& file) {
   const std::string architecture = file.text("general.architecture");
   std::set<std::string_view> known;
+  const Family* found = nullptr;
   for (const Family& family : families()) {
-    if (family.gguf == architecture) return family;
+    if (family.gguf == architecture &&
+        (found == nullptr ||
+         (family.gguf_window && file.has(key_of(family, "attention.sliding_window")))))
+      found = &family;
     if (!family.gguf.empty()) known.insert(family.gguf);
   }
+  if (found != nullptr) return *found;
   throw UserError("{}: architecture \"{}\" is not supported; supported are {}", file.describe(),
                   architecture, fmt::join(known, ", "));
 }
@@ -224,8 +234,8 @@ void read_tensors(const files::GgufFile& file, json& config) {
     throw UserError("{}: tensor token_embd.weight is missing", file.describe());
   config["vocab_size"] = embedding->shape[0];
   config["tie_word_embeddings"] = file.find("output.weight") == nullptr;
-  if (config.contains("attention_bias"))
-    config["attention_bias"] = file.find("blk.0.attn_q.bias") != nullptr;
+  for (const char* key : {"attention_bias", "use_bias"})
+    if (config.contains(key)) config[key] = file.find("blk.0.attn_q.bias") != nullptr;
   if (config.contains("mlp_bias")) config["mlp_bias"] = file.find("blk.0.ffn_gate.bias") != nullptr;
 }
 
@@ -246,8 +256,14 @@ void read_token_ids(const files::GgufFile& file, json& config) {
 // Which layers have the window or rotate is in no key: llama.cpp knows it by the family.
 void check_layers(const Config& c) {
   json usual = c.json;
-  for (const char* key : {"layer_types", "no_rope_layers", "no_rope_layer_interval"})
+  for (const char* key :
+       {"layer_types", "sliding_window_pattern", "no_rope_layers", "no_rope_layer_interval"})
     if (usual.contains(key)) usual[key] = default_config(*c.family)[key];
+  // llama.cpp's EXAONE 4 has windows if it has 64 layers.
+  if (c.family->window_rope == WindowRope::Alone && c.num_hidden_layers != 64)
+    usual["sliding_window"] = nullptr;
+  else if (c.family->window_rope == WindowRope::Alone && usual["sliding_window"].is_null())
+    usual["sliding_window"] = 4096;
   const Config of_family = read_config(usual, "the model's config");
   for (size_t layer = 0; layer < c.layers.size(); ++layer) {
     const bool same_window = !c.family->gguf_window || c.layers[layer].sliding_window ==
@@ -298,6 +314,9 @@ Config from_gguf(const files::GgufFile& file) {
   }
   // Absent where it is what the sizes give, whatever transformers assumes.
   if (!file.has(key_of(family, "attention.key_length"))) config["head_dim"] = nullptr;
+  if (family.window_rope == WindowRope::Alone &&
+      !file.has(key_of(family, "attention.sliding_window")))
+    config["sliding_window"] = nullptr;
   if (const std::string name = key_of(family, "rope.dimension_count");
       config.contains("partial_rotary_factor") && file.has(name)) {
     const double heads = config["num_attention_heads"], width = config["hidden_size"];

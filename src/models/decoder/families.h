@@ -15,6 +15,9 @@ namespace snug::models::decoder {
 enum class Norms { Before, After, Both };
 // The norm of queries and keys: over each head, or over the whole projection.
 enum class QkNorm { None, Head, Projection };
+// How layers with a sliding window rotate beside those that see all: alike, without the scaling, or
+// alone, so that the others do not rotate.
+enum class WindowRope { Same, Unscaled, Alone };
 // Order of rotary rows in GGUF files: as in Hugging Face's, or in pairs.
 enum class GgufRows { Same, Paired };
 
@@ -58,6 +61,7 @@ struct Family {
   bool fused_experts = false;
   // Of every so many layers the last one sees all, unless the config says which have a window.
   int64_t window_pattern = 0;
+  WindowRope window_rope = WindowRope::Same;
   WeightNames names;
   bool scaled_embedding = false;  // the embedding is multiplied by sqrt(hidden_size)
   // JSON: the family's keys besides the common ones, with what transformers assumes for an absent
@@ -65,7 +69,8 @@ struct Family {
   const char* defaults = "{}";
 };
 
-// All of them; the first with a GGUF architecture is the one that such a file is read as.
+// All of them; the first with a GGUF architecture is the one that such a file is read as, or the
+// one with windows in such files, if the file has some.
 const std::vector<Family>& families();
 // Null if there is none.
 const Family* find_family(std::string_view model_type);

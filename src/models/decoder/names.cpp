@@ -27,6 +27,8 @@ constexpr Names kLayerNames[] = {
     {"mlp.gate_proj", "mlp.fc_1", "ffn_gate"},
     {"mlp.up_proj", "mlp.fc_2", "ffn_up"},
     {"mlp.down_proj", "mlp.proj", "ffn_down"},
+    {"mlp.c_fc", "", "ffn_up"},
+    {"mlp.c_proj", "", "ffn_down"},
     {"self_attn.qkv_proj", "", "attn_qkv"},
     {"mlp.gate_up_proj", "", "ffn_up"},
     {"pre_feedforward_layernorm", "", "ffn_norm"},
@@ -35,6 +37,7 @@ constexpr Names kLayerNames[] = {
 constexpr Names kTopNames[] = {
     {"model.embed_tokens.weight", "transformer.wte.weight", "token_embd.weight"},
     {"model.norm.weight", "transformer.ln_f.weight", "output_norm.weight"},
+    {"model.norm.bias", "", "output_norm.bias"},
     {"lm_head.weight", "lm_head.weight", "output.weight"},
 };
 

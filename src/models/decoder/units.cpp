@@ -6,6 +6,7 @@
 #include <ATen/ops/split.h>
 #include <ATen/ops/split_with_sizes.h>
 
+#include <algorithm>
 #include <numeric>
 #include <tuple>
 #include <utility>
@@ -130,7 +131,8 @@ nn::State Embedding::forward(const nn::State& input, const nn::Batch& batch, con
   if (input.has("picture") && batch.picture_rows.defined())
     hidden = nn::replace_rows(hidden, input.at("picture"), batch.picture_rows, weight_);
   nn::State state;
-  state.set("hidden", std::move(hidden));
+  state.set("hidden",
+            nn::dropout(hidden, config_.embedding_dropout, "model.dropout", pass, weight_));
   return state;
 }
 
@@ -216,17 +218,19 @@ at::Tensor Block::attend(const at::Tensor& x, const nn::Batch& batch, const nn::
       .queries = &qkv_.front()};
   nn::Batch placed = batch;
   if (rope_ != nullptr) placed.positions = rope_->places(batch);
-  return o_.forward(nn::causal_attention(qkv[0], qkv[1], qkv[2], layer_, options, placed, pass),
-                    pass);
+  return nn::dropout(
+      o_.forward(nn::causal_attention(qkv[0], qkv[1], qkv[2], layer_, options, placed, pass), pass),
+      config_.residual_dropout, name_ + "self_attn.dropout", pass, o_.weight());
 }
 
 at::Tensor Block::mlp(const at::Tensor& x, nn::State& state, const nn::Batch& batch,
                       const nn::Pass& pass) const {
   if (experts_) return experts_->forward(x, state, batch, pass);
   if (!config_.family->gated)
-    return down_->forward_activated(
-        nn::project(x, {&gate_up_.front()}, nn::num_tokens(batch), pass)[0], config_.activation,
-        pass);
+    return nn::dropout(down_->forward_activated(
+                           nn::project(x, {&gate_up_.front()}, nn::num_tokens(batch), pass)[0],
+                           config_.activation, pass),
+                       config_.residual_dropout, name_ + "mlp.dropout", pass, down_->weight());
   const int64_t features = gate_up_.front().out_features() / 2;  // where both are one
   const std::vector<at::Tensor> wide = project(x, gate_up_, {features, features}, batch, pass);
   return down_->forward_gated(wide[0], wide[1], config_.activation, pass);
@@ -310,16 +314,26 @@ std::string DecoderModel::litgpt_config() const {
 }
 
 std::vector<nn::SplitRow> DecoderModel::split() const {
-  std::vector<nn::SplitRow> all = {
-      {"embed_tokens", nn::by_rows()},    {"q_proj", nn::by_rows()},
-      {"k_proj", nn::by_rows()},          {"v_proj", nn::by_rows()},
-      {"qkv_proj", nn::by_rows(3)},       {"o_proj", nn::by_columns()},
-      {"gate_proj", nn::by_rows()},       {"up_proj", nn::by_rows()},
-      {"gate_up_proj", nn::by_rows(2)},   {"down_proj", nn::by_columns()},
-      {"lm_head", nn::by_rows()},         {"embed_in", nn::by_rows()},
-      {"query_key_value", nn::by_rows()}, {"attention.dense", nn::by_columns()},
-      {"dense_h_to_4h", nn::by_rows()},   {"dense_4h_to_h", nn::by_columns()},
-      {"embed_out", nn::by_rows()},       {"self_attn.sinks", nn::by_rows()}};
+  std::vector<nn::SplitRow> all = {{"embed_tokens", nn::by_rows()},
+                                   {"q_proj", nn::by_rows()},
+                                   {"k_proj", nn::by_rows()},
+                                   {"v_proj", nn::by_rows()},
+                                   {"qkv_proj", nn::by_rows(3)},
+                                   {"o_proj", nn::by_columns()},
+                                   {"gate_proj", nn::by_rows()},
+                                   {"up_proj", nn::by_rows()},
+                                   {"gate_up_proj", nn::by_rows(2)},
+                                   {"down_proj", nn::by_columns()},
+                                   {"lm_head", nn::by_rows()},
+                                   {"embed_in", nn::by_rows()},
+                                   {"query_key_value", nn::by_rows()},
+                                   {"attention.dense", nn::by_columns()},
+                                   {"c_fc", nn::by_rows()},
+                                   {"c_proj", nn::by_columns()},
+                                   {"dense_h_to_4h", nn::by_rows()},
+                                   {"dense_4h_to_h", nn::by_columns()},
+                                   {"embed_out", nn::by_rows()},
+                                   {"self_attn.sinks", nn::by_rows()}};
   if (config_.family->qk_norm == QkNorm::Head) return all;
   all.push_back({"q_norm", nn::by_rows()});
   all.push_back({"k_norm", nn::by_rows()});
@@ -347,14 +361,17 @@ double DecoderModel::flops_per_token(double seqlen) const {
 void DecoderModel::prepare(at::Device device, int64_t max_seqlen) {
   const memory::CategoryGuard category(memory::Category::Data);
   rope_.prepare(config_.rope, config_.rotary_dim, max_seqlen, device);
-  if (config_.json.contains("rope_local_base_freq"))
+  if (std::ranges::find(config_.layers, Rotation::Window, &Layer::rotation) != config_.layers.end())
     window_rope_.prepare(config_.window_rope, config_.rotary_dim, max_seqlen, device);
 }
 
 // Where the config has dropout.
 void DecoderModel::set_dropout(double probability) {
-  if (config_.attention_dropout == 0) return;
-  config_.json["attention_dropout"] = config_.attention_dropout = probability;
+  const std::pair<const char*, double*> all[] = {{"attention_dropout", &config_.attention_dropout},
+                                                 {"residual_dropout", &config_.residual_dropout},
+                                                 {"embedding_dropout", &config_.embedding_dropout}};
+  for (const auto& [key, value] : all)
+    if (*value != 0) config_.json[key] = *value = probability;
 }
 
 }  // namespace snug::models::decoder

@@ -92,10 +92,11 @@ TEST_P(EachModel, GgufHasItsWeightsAndConfig) {
     wanted.erase("sliding_window");
     wanted["attention_bias"] = wanted["mlp_bias"] = false;
   }
+  if (wanted["model_type"] == "starcoder2") wanted["sliding_window"] = nullptr;  // none there
   json found = read.model->hugging_face_config();
   // The ids are the tokenizer's, below; what a GGUF file does not say is for training alone.
-  for (const char* key :
-       {"bos_token_id", "eos_token_id", "pad_token_id", "initializer_range", "attention_dropout"}) {
+  for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id", "initializer_range",
+                          "attention_dropout", "residual_dropout", "embedding_dropout"}) {
     wanted.erase(key);
     found.erase(key);
   }
@@ -128,8 +129,9 @@ TEST_P(EachModel, TakesTheRoomThatWasForeseen) {
 
 INSTANTIATE_TEST_SUITE_P(Kinds, EachModel,
                          testing::Values("llama", "llama-bias", "llama-linear", "llama3-rope",
-                                         "mistral", "qwen2", "qwen3", "granite", "olmo2", "phi3",
-                                         "phi3-longrope", "gemma2", "gemma3"),
+                                         "mistral", "qwen2", "qwen3", "granite", "olmo2", "olmo3",
+                                         "exaone4-full", "starcoder2", "phi3", "phi3-longrope",
+                                         "gemma2", "gemma3"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::erase(name, '-');
@@ -317,6 +319,49 @@ TEST_F(Exported, FamiliesWithoutAGgufFormAreRefused) {
     EXPECT_THROW(export_litgpt(folder_ / "l", *model_, *tokenizer_, resident_value, options_),
                  UserError);
   }
+}
+
+// An OLMo 3 is an OLMo 2 with a window there. Published ones name YaRN's usual factor of attention.
+TEST_F(Exported, GgufHasYarnWithItsUsualFactorOfAttentionOnly) {
+  json rope = {{"rope_type", "yarn"}, {"factor", 8.0}, {"original_max_position_embeddings", 16}};
+  const auto make_olmo = [&](double attention_factor) {
+    rope["attention_factor"] = attention_factor;
+    make("olmo3", at::kFloat, {{"rope_parameters", nullptr}, {"rope_scaling", rope}});
+  };
+  make_olmo(1.2079441541679836);
+  export_gguf(folder_ / "m.gguf", *model_, *tokenizer_, resident_value, options_);
+  const models::Checkpoint read = models::open_checkpoint(folder_ / "m.gguf");
+  EXPECT_EQ(read.model->hugging_face_config()["model_type"], "olmo3");
+  rope.erase("attention_factor");
+  EXPECT_EQ(read.model->hugging_face_config()["rope_scaling"], rope);
+  make_olmo(1.5);
+  EXPECT_THROW(export_gguf(folder_ / "n.gguf", *model_, *tokenizer_, resident_value, options_),
+               UserError);
+}
+
+// llama.cpp knows which EXAONE 4 has windows by its layers, and which of them by the family.
+TEST_F(Exported, GgufHasWindowsThatLlamaCppKnowsOnly) {
+  const auto refused = [&](const char* kind, const json& change) {
+    make(kind);
+    json config = model_->hugging_face_config();
+    config.update(change);
+    write_file_atomically(folder_ / "config.json", config.dump());
+    model_ = models::model_from_config(folder_ / "config.json");
+    EXPECT_THROW(export_gguf(folder_ / "m.gguf", *model_, *tokenizer_, resident_value, options_),
+                 UserError)
+        << kind;
+  };
+  refused("exaone4", json::object());
+  refused("gemma3", {{"sliding_window_pattern", 2}, {"layer_types", nullptr}});
+  refused("exaone4-full", {{"num_hidden_layers", 64}, {"layer_types", nullptr}});
+  json types = json::array();
+  for (int layer = 0; layer < 64; ++layer)
+    types.push_back(layer % 4 == 3 ? "full_attention" : "sliding_attention");
+  make("exaone4", at::kFloat,
+       {{"num_hidden_layers", 64}, {"layer_types", types}, {"sliding_window_pattern", "LLLG"}});
+  export_gguf(folder_ / "m.gguf", *model_, *tokenizer_, resident_value, options_);
+  const models::Checkpoint read = models::open_checkpoint(folder_ / "m.gguf");
+  EXPECT_EQ(read.model->hugging_face_config()["layer_types"], types);
 }
 
 // llama.cpp leaves each fourth layer of a SmolLM3 without rotation, and has no key for others.

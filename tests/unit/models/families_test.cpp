@@ -98,12 +98,29 @@ TEST_F(FromConfig, PublishedSizesOfDecoders) {
   expect("granite", 49155, 2048, 8192, 40, 32, 8, tied, 2'533'531'648);
   expect("smollm3", 128256, 2048, 11008, 36, 16, 4, tied, 3'075'098'624);
   expect("olmo2", 100352, 4096, 11008, 32, 32, 32, {{"full_attn_mod", 1}}, 7'298'617'344);
+  const json olmo3 = {{"rope_scaling",
+                       {{"rope_type", "yarn"},
+                        {"factor", 8.0},
+                        {"attention_factor", 1.2079441541679836},
+                        {"beta_fast", 32.0},
+                        {"beta_slow", 1.0},
+                        {"original_max_position_embeddings", 8192}}},
+                      {"rope_theta", 500000},
+                      {"max_position_embeddings", 65536}};
+  expect("olmo3", 100278, 4096, 11008, 32, 32, 32, olmo3, 7'298'011'136);
   expect("phi3", 32064, 3072, 8192, 32, 32, 32, {{"embd_pdrop", 0.0}}, 3'821'079'552);
   expect("gemma2", 256000, 2304, 9216, 26, 8, 4, {{"cache_implementation", "hybrid"}},
          2'614'341'888);
   expect("gemma3_text", 262144, 1152, 6912, 26, 4, 1, {{"sliding_window", 512}}, 999'885'952);
   expect("gpt_neox", 50304, 768, 3072, 12, 12, 12, {{"rotary_pct", 0.25}}, 162'322'944);
   expect("gpt_neox", 50304, 2048, 8192, 16, 8, 8, {{"rotary_pct", 0.25}}, 1'011'781'632);
+  const json of_1_2b = {{"tie_word_embeddings", true},
+                        {"sliding_window", nullptr},
+                        {"sliding_window_pattern", nullptr}};
+  expect("exaone4", 102400, 2048, 4096, 30, 32, 8, of_1_2b, 1'279'391'488);
+  const json of_32b = {{"head_dim", 128}, {"sliding_window", 4096}};
+  expect("exaone4", 102400, 5120, 27392, 64, 40, 8, of_32b, 32'003'216'384);
+  expect("starcoder2", 49152, 3072, 12288, 30, 24, 2, {{"residual_dropout", 0.1}}, 3'030'371'328);
   expect("stablelm", 50304, 2560, 6912, 32, 32, 32, {{"qk_layernorm", false}}, 2'795'443'200);
   expect("olmoe", 50304, 2048, 1024, 16, 16, 16, {{"clip_qkv", nullptr}}, 6'919'161'856);
   expect("qwen3_moe", 151936, 2048, 6144, 48, 32, 4, {{"head_dim", 128}}, 30'532'122'624);
@@ -180,7 +197,8 @@ TEST_F(FromConfig, UnitsAreOfTheKindThatTheirNamesSay) {
 }
 
 TEST_F(FromConfig, ATwinHasTheSameConfig) {
-  for (const char* shape : {"granite", "gpt2", "opt", "opt-after", "opt-plain", "t5", "t5-gated"}) {
+  for (const char* shape :
+       {"granite", "starcoder2", "gpt2", "opt", "opt-after", "opt-plain", "t5", "t5-gated"}) {
     const auto model = make(config_of(shape));
     model->set_dropout(0.25);
     EXPECT_EQ(model_like(*model)->hugging_face_config(), model->hugging_face_config()) << shape;
@@ -280,6 +298,13 @@ TEST_F(FromConfig, RotaryScalingThatTransformersReadsOtherwiseIsRefused) {
   expect("gemma3",
          {{"rope_parameters",
            {{"sliding_attention", nullptr}, {"full_attention", nullptr}, {"rope_theta", 1e4}}}},
+         "do not differ by layer");
+  expect("olmo3", {{"rope_parameters", {{"sliding_attention", {{"rope_theta", 1e4}}}}}},
+         "a rope_theta for sliding_attention alone");
+  expect("olmo3", {{"rope_parameters", nullptr}, {"rope_theta", 1e4}}, "unless it is 500000");
+  expect("olmo3",
+         {{"rope_parameters",
+           {{"rope_theta", 1e4}, {"full_attention", nullptr}, {"sliding_attention", nullptr}}}},
          "do not differ by layer");
   expect("gemma3", {{"attn_logit_softcapping", 2.0}}, "does not know attn_logit_softcapping");
   expect("qwen2-windows", {{"use_sliding_window", false}}, "use_sliding_window false");
