@@ -111,19 +111,20 @@ def picture(cell):
     return ""
 
 
-def differs(quoted, cell):
-    """What of a quoted output a cell did not give; empty where all is well."""
+def differs(quoted, cell, same=None):
+    """What of a quoted output a cell did not give; empty where all is well. `same` says what of a line counts."""
+    same = same or steady
     if quoted.picture:
         return "" if picture(cell) else "the cell gave no picture"
     if quoted.varies:
         return "" if printed(cell).strip() else "the cell printed nothing"
-    lines = [steady(line) for line in printed(cell).strip("\n").splitlines()]
+    lines = [same(line) for line in printed(cell).strip("\n").splitlines()]
     at, free = 0, False
     for line in quoted.text.strip("\n").splitlines():
         if line.strip() == "…":
             free = True
             continue
-        wanted = steady(line)
+        wanted = same(line)
         found = lines.index(wanted, at) if free and wanted in lines[at:] else at
         if found >= len(lines) or lines[found] != wanted:
             now = lines[found] if found < len(lines) else "(nothing more)"
@@ -137,6 +138,9 @@ def steady(line):
     line = line.rstrip()
     if re.match(r"Time |.*\btokens/s|[0-9.]+ s of collectives", line):
         return re.sub(r"[0-9.]+", "#", line)
+    if re.match(r" *[0-9,]+ .* [0-9]+ %$", line):  # --scaling: seconds, tokens/s and efficiency are the last
+        return re.sub(r"( +[0-9.]+){3} %$", " #", line)
+    line = re.sub(r" +([0-9.]+x the time|as fast) +", " # ", line)
     return re.sub(r"[0-9.]+$", "#", line) if re.match(r"(dp|fsdp|tp|pp) +\d", line) else line
 
 
@@ -147,7 +151,7 @@ def fill(page, notebook, quoted):
         cell = notebook.cells[number]
         if expected.picture:
             (page.parent / expected.picture).write_text(picture(cell), encoding="utf-8")
-        elif not expected.text.strip() or differs(expected, cell):
+        elif not expected.text.strip() or differs(expected, cell, same=str.rstrip):
             source = cell.source.replace(chapters.SHELL + "\n", "")
             start = text.index(source) + len(source)
             place = re.compile(r"(\n```\n+```text[^\n]*\n)(.*?)\n?^```", re.S | re.M).search(text, start)

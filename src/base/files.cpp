@@ -104,6 +104,12 @@ std::string read_file(const std::filesystem::path& path, size_t max_bytes) {
 }
 
 void write_file_atomically(const std::filesystem::path& path, std::string_view content) {
+  if (std::error_code ignored; std::filesystem::is_other(path, ignored)) {
+    const Descriptor device(open_file(path, O_WRONLY));
+    if (device.get() < 0) throw UserError("cannot open {}: {}", path.string(), system_reason());
+    write_all(device.get(), content, path);
+    return;
+  }
   std::filesystem::path temporary = path;
   temporary += fmt::format("{}{}", kTemporary, ::getpid());
   try {

@@ -250,6 +250,29 @@ TEST(PlanCommand, SetsDeepSpeedBesideItsRecipe) {
   EXPECT_NE(refused.output.find("its stages 1 to 3"), std::string::npos) << refused.output;
 }
 
+// DDP's buckets are as large as what is trained. One device has none, and no row of zeros.
+TEST(PlanCommand, ShowsBuffersOfCollectivesBesideOurs) {
+  const auto like = [](const std::vector<std::string>& more) {
+    std::vector<std::string> words{"--device", "a100-80", "--like", "transformers"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Result text = run(plan_words(words));
+    words.emplace_back("--json");
+    const nlohmann::json plan = nlohmann::json::parse(run(plan_words(words)).output);
+    const bool has_row = text.output.find("\ncommunication ") != std::string::npos;
+    const auto bytes = plan["like"]["communication"].get<int64_t>();
+    EXPECT_EQ(has_row, bytes > 0) << text.output;
+    return bytes;
+  };
+  constexpr int64_t kWeights = 2 * int64_t{6738415616};
+  const int64_t ddp = like({"--devices", "4", "--strategy", "ddp"});
+  EXPECT_GE(ddp, kWeights);
+  EXPECT_LE(ddp, kWeights + kWeights / 1000);  // each tensor is rounded up
+  const int64_t sharded = like({"--devices", "4", "--strategy", "fsdp"});
+  EXPECT_GT(sharded, kWeights / 32);  // a block's weights, of 32 blocks, and their gradients
+  EXPECT_LT(sharded, kWeights / 8);
+  EXPECT_EQ(like({}), 0);
+}
+
 // Adapters of one rank beside the same layers are as large on both sides.
 TEST(PlanCommand, SetsLitgptsAdaptersBesideOurs) {
   const std::vector<std::string> lora{"--device",   "a100-80", "--lora_r",          "32",

@@ -172,6 +172,10 @@ std::string sweep(const LabRun& run, const Group& group,
   if (published != nullptr)
     out += fmt::format("<p>Published: most tokens per second at <strong>{} {}</strong>.</p>",
                        xml_escape(group.over), isolated(value_text(group, *published)));
+  if (const RowView* counted = best_counted(members))
+    out += fmt::format("<p>Counted for {}: most tokens per second at <strong>{} {}</strong>.</p>",
+                       program_words(counted->result->like_program), xml_escape(group.over),
+                       isolated(value_text(group, *counted)));
   if (is_published && !is_full_size(run))
     out +=
         "<p class=\"mu small\">Published figures are for the models at full size, so they are not "
@@ -243,6 +247,9 @@ void Curves::add_counted(double at, const RowResult& result) {
   if (!result.like) return;
   memory.counted_name = program_words(result.like_program) + ", counted";
   memory.counted.emplace_back(at, static_cast<double>(needed_bytes(*result.like)) / bytes);
+  if (!result.like->fits || result.like->step_seconds <= 0) return;
+  time.counted_name = memory.counted_name;
+  time.counted.emplace_back(at, 1000 * result.like->step_seconds);
 }
 
 void Curves::add_own(double at, const RowView& view) {

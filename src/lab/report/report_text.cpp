@@ -193,15 +193,33 @@ std::string search_text(const Group& group, const std::vector<RowView>& views) {
   return text + tries_text(group, tries);
 }
 
+// "; its allocator retries 2 times a step at 8, 5 at 9": what ends the rise.
+std::string counted_retries(const Group& group, const std::vector<const RowView*>& members) {
+  std::string out;
+  for (const RowView* view : members) {
+    const std::string retries = view->result->like ? retries_text(*view->result->like) : "";
+    if (retries.empty()) continue;
+    out += fmt::format("{} {}{} at {}", out.empty() ? "; its allocator retries" : ",", retries,
+                       out.empty() ? " times a step" : "", value_text(group, *view));
+  }
+  return out;
+}
+
 std::string sweep_text(const LabRun& run, const Group& group,
                        const std::vector<const RowView*>& members) {
   const RowView* best = best_of_sweep(members);
   if (best == nullptr) return "no row completed";
   const RowView* published = is_full_size(run) ? best_published(members) : nullptr;
-  return fmt::format(
-      "most tokens per second at {} {} ({}){}", group.over, value_text(group, *best),
-      count_text(best->own->tokens_per_second),
-      published == nullptr ? "" : fmt::format("; published: at {}", value_text(group, *published)));
+  std::string text =
+      fmt::format("most tokens per second at {} {} ({})", group.over, value_text(group, *best),
+                  count_text(best->own->tokens_per_second));
+  if (published != nullptr)
+    text += fmt::format("; published: at {}", value_text(group, *published));
+  if (const RowView* counted = best_counted(members))
+    text += fmt::format("; counted for {}: at {}", program_words(counted->result->like_program),
+                        value_text(group, *counted)) +
+            counted_retries(group, members);
+  return text;
 }
 
 std::string groups_text(const LabRun& run, const std::vector<RowView>& views, bool escape) {

@@ -283,22 +283,39 @@ const RowView* best_of_sweep(const std::vector<const RowView*>& members) {
   return best;
 }
 
-const RowView* best_published(const std::vector<const RowView*>& members) {
+namespace {
+
+// `seconds_of`: a step of a row's, elsewhere; 0: not known.
+template <class Seconds>
+const RowView* best_elsewhere(const std::vector<const RowView*>& members, Seconds seconds_of) {
   const RowView* best = nullptr;
   int rows = 0;
   double most = 0;
   for (const RowView* view : members) {
-    const Published& published = view->row->published;
-    if (!published.iteration_seconds || view->own == nullptr || !view->row->value) continue;
-    // Tokens of a step, which take the published time.
-    const double rate =
-        view->own->tokens_per_second * view->own->step_seconds / *published.iteration_seconds;
+    const double seconds = seconds_of(*view);
+    if (seconds <= 0 || view->own == nullptr || !view->row->value) continue;
+    // Tokens of a step, which take that time.
+    const double rate = view->own->tokens_per_second * view->own->step_seconds / seconds;
     if (rate <= 0) continue;
     ++rows;
     if (rate > most) best = view;
     most = std::max(most, rate);
   }
   return rows > 1 ? best : nullptr;
+}
+
+}  // namespace
+
+const RowView* best_published(const std::vector<const RowView*>& members) {
+  return best_elsewhere(members, [](const RowView& view) {
+    return view.row->published.iteration_seconds.value_or(0);
+  });
+}
+
+const RowView* best_counted(const std::vector<const RowView*>& members) {
+  return best_elsewhere(members, [](const RowView& view) {
+    return view.result->like && view.result->like->fits ? view.result->like->step_seconds : 0;
+  });
 }
 
 const RowView* largest_that_fits(const std::vector<const RowView*>& members) {

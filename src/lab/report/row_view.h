@@ -83,8 +83,10 @@ std::optional<Cost> cost_of_epoch(const RowView& view);
 // The row of a sweep with the most tokens per second, and the largest value of a search that fits;
 // null: none.
 const RowView* best_of_sweep(const std::vector<const RowView*>& members);
-// By the published times; null: fewer than two rows have one.
+// By the published times, and by those counted for the other program where it fits; null: fewer
+// than two rows have one.
 const RowView* best_published(const std::vector<const RowView*>& members);
+const RowView* best_counted(const std::vector<const RowView*>& members);
 const RowView* largest_that_fits(const std::vector<const RowView*>& members);
 std::vector<const RowView*> members_of(const Group& group, const std::vector<RowView>& views);
 

@@ -260,7 +260,8 @@ Like::Side Like::side_of(const plan::Prediction& prediction) {
           .states = highest(timeline, Category::Optimizer, kAnywhere),
           .kept = highest(timeline, Category::Activations, kAnywhere),
           .head = highest(timeline, Category::Workspace, kInHead),
-          .update = highest(timeline, Category::Workspace, kInUpdate)};
+          .update = highest(timeline, Category::Workspace, kInUpdate),
+          .communication = highest(timeline, Category::Communication, kAnywhere)};
 }
 
 Like::Side Like::theirs() const {
@@ -331,6 +332,9 @@ std::string Like::table() const {
   row("kept for backward", a.kept, b.kept, why_kept());
   row("logits and loss", a.head, b.head, "in chunks if there are many; no separate log-softmax");
   row("update, temporary", a.update, b.update, "states are updated in one pass, in place");
+  // Buckets of DDP and ZeRO, what FSDP gathers and reduces.
+  if (std::max(a.communication, b.communication) > 0)
+    row("communication", a.communication, b.communication);
   row("peak allocated", p.peak_allocated, q.peak_allocated);
   if (device_.kind == at::kCUDA) row("peak reserved", p.peak_reserved, q.peak_reserved);
   if (!litgpt_ && std::max(p.peak_host, q.peak_host) > 0)
@@ -466,6 +470,7 @@ nlohmann::json Like::json() const {
                      {"kept_for_backward", b.kept},
                      {"logits_and_loss", b.head},
                      {"update_temporaries", b.update},
+                     {"communication", b.communication},
                      {"paged_states", like_.paged_states}};
   if (litgpt_) {
     out["offloaded_to_host"] = like_.prediction.peak_host;

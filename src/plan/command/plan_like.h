@@ -32,7 +32,8 @@ class Like {
  private:
   // Each category's own maximum.
   struct Side {
-    int64_t weights = 0, gradients = 0, states = 0, kept = 0, head = 0, update = 0;
+    int64_t weights = 0, gradients = 0, states = 0, kept = 0, head = 0, update = 0,
+            communication = 0;
   };
   // A line of the other program's recipe, changed alone.
   struct Change {

@@ -141,13 +141,16 @@ std::string draw_series(const Series& series, const std::string& x_label, const 
                      path, dots);
 }
 
-// A vertical line with its name on the side that has room.
-std::string mark_at(double at, const Axis& x, const Axis& y, const std::string& name) {
+// A vertical line with its name on the side that has room, each name in a row of its own, since
+// lines may be nearer to each other than names are long.
+std::string mark_at(double at, const Axis& x, const Axis& y, const std::string& name, size_t row) {
+  constexpr double kNameRow = 15;
   const bool to_the_left = at > (x.from + x.to) / 2;
   return line_at("best", at, y.to, at, y.from) +
          fmt::format("<text class=\"mu\" x=\"{:.1f}\" y=\"{}\" text-anchor=\"{}\">{}</text>",
-                     to_the_left ? at - 6 : at + 6, y.from - 8, to_the_left ? "end" : "start",
-                     xml_escape(name));
+                     to_the_left ? at - 6 : at + 6,
+                     y.from - 8 - kNameRow * static_cast<double>(row),
+                     to_the_left ? "end" : "start", xml_escape(name));
 }
 
 // Beside the title where there is room for all of it, else in rows below.
@@ -256,7 +259,8 @@ std::string line_chart(const LineChart& chart) {
                      y.from + 32, xml_escape(chart.x_label));
   if (chart.limit > 0)
     out += line_at("limit", kLeft, y.pixel(chart.limit), x.to, y.pixel(chart.limit));
-  for (const auto& [at, name] : chart.marks) out += mark_at(x.pixel(at), x, y, name);
+  for (size_t i = 0; i < chart.marks.size(); ++i)
+    out += mark_at(x.pixel(chart.marks[i].first), x, y, chart.marks[i].second, i);
   for (const Series& series : chart.series) out += draw_series(series, chart.x_label, x, y);
   return out + "</svg>";
 }

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -47,6 +50,21 @@ TEST(Text, QuotesForTheShellOnlyWhatNeedsIt) {
   EXPECT_EQ(shell_quoted("it's"), "'it'\\''s'");
   EXPECT_EQ(shell_quoted(""), "''");
   EXPECT_EQ(shell_quoted("$HOME;*"), "'$HOME;*'");
+}
+
+// Nothing takes the place of a pipe or a device: for root that would be /dev/null.
+TEST(Files, AtomicWriteLeavesAPipeAPipe) {
+  const test::TempFolder folder;
+  const std::filesystem::path pipe = folder / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const int reader = ::open(pipe.c_str(), O_RDWR | O_NONBLOCK);
+  ASSERT_GE(reader, 0);
+  write_file_atomically(pipe, "words");
+  EXPECT_TRUE(std::filesystem::is_fifo(pipe));
+  char read[16] = {};
+  EXPECT_EQ(::read(reader, read, sizeof(read)), 5);
+  EXPECT_STREQ(read, "words");
+  ::close(reader);
 }
 
 TEST(Files, AtomicWriteReplacesWholeOrNotAtAll) {

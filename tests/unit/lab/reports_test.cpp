@@ -176,6 +176,29 @@ TEST(Sweeps, TheOptimumIsTheMostTokensASecondOfThoseThatFit) {
   EXPECT_EQ(largest_that_fits(members_of(run.suite.groups[1], views))->row->id, "largest-3");
 }
 
+// The counted program is faster up to 4; at 8 its allocator has to retry, and 16 does not fit.
+TEST(Sweeps, TheCountedProgramsOptimumAndItsCliffAreTold) {
+  LabRun run = test::planned_sample();
+  EXPECT_EQ(report_markdown(run).find("counted for"), std::string::npos);
+  const std::vector<RowView> views = views_of(run);
+  for (const RowView* view : members_of(run.suite.groups[0], views)) {
+    const auto result = std::ranges::find(run.results, view->row->id, &RowResult::id);
+    ASSERT_NE(result, run.results.end());
+    result->like = *result->predicted;
+    result->like_program = "lightning";
+    result->like->fits = view->row->value < 16;
+    if (view->row->value < 8) continue;
+    result->like->step_seconds *= view->row->value < 16 ? 10 : 0.01;
+    result->like->num_alloc_retries = 2;
+  }
+  const std::string told =
+      "counted for Lightning: at 4; its allocator retries 2 times a step at 8, 2 at 16";
+  EXPECT_NE(report_markdown(run).find(told), std::string::npos) << report_markdown(run);
+  const std::string page = report_html(run);
+  EXPECT_NE(page.find("Counted for Lightning: most tokens per second at"), std::string::npos);
+  EXPECT_EQ(count(page, ">Lightning, counted</text>") % 4, 0U);  // memory and time, at two widths
+}
+
 TEST(Figures, AreReadWithThreeDigits) {
   EXPECT_EQ(memory_text(0), "0 bytes");
   EXPECT_EQ(memory_text(1023), "1023 bytes");
