@@ -79,6 +79,7 @@ std::vector<Case> cases() {
        {{"num_attention_heads", 8}, {"num_key_value_heads", 4}, {"head_dim", 4}}},
       {"biases", "llama-bias", kAsItIs},
       {"biases of q, k, v, tied head", "qwen2", kFourHeads},
+      {"queries that grow with positions", "ministral3", kFourHeads},
       {"sliding window", "ministral", kFourHeads},
       {"norms of heads", "qwen3", kFourHeads},
       {"four norms, capped scores and logits", "gemma2", kFourHeads},

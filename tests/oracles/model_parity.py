@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 from parity_case import BATCH, jitter, ragged, write_case
-from transformers import (AutoModelForCausalLM, Exaone4Config, Gemma2Config, Gemma3TextConfig, GPT2Config, GPTNeoXConfig, GptOssConfig, GraniteConfig, MinistralConfig, MixtralConfig,
+from transformers import (AutoModelForCausalLM, Exaone4Config, Gemma2Config, Gemma3TextConfig, GPT2Config, GPTNeoXConfig, GptOssConfig, GraniteConfig, Ministral3Config, MinistralConfig, MixtralConfig,
                           Olmo2Config, Olmo3Config, OlmoeConfig, OPTConfig, Phi3Config,
                           Qwen3Config, Qwen3MoeConfig, SmolLM3Config, StableLmConfig, Starcoder2Config, T5Config, T5ForConditionalGeneration)
 
@@ -100,6 +100,10 @@ DECODERS = {
     # The first block has a window, the second sees all.
     "ministral": MinistralConfig(**SMALL, head_dim=12, sliding_window=7,
                                  layer_types=["sliding_attention", "full_attention"]),
+    # Queries grow each six positions.
+    "ministral3": Ministral3Config(**SMALL, head_dim=12, rope_parameters=dict(
+        rope_type="yarn", rope_theta=10000.0, factor=4.0, original_max_position_embeddings=6,
+        max_position_embeddings=128, mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=0.4)),
     # With the loss that balances experts, of a weight that matters, and rows of several lengths.
     "olmoe-balanced": OlmoeConfig(**{**SMALL, "intermediate_size": 8}, num_experts=10, num_experts_per_tok=2,
                                   **BALANCED),

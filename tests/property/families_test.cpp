@@ -331,8 +331,8 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Mixtures,
                          });
 
 INSTANTIATE_TEST_SUITE_P(Shapes, Families,
-                         ::testing::Values("ministral", "qwen3", "granite", "smollm3", "olmo2",
-                                           "olmo3", "exaone4", "phi3", "gemma2", "gemma3",
+                         ::testing::Values("ministral", "ministral3", "qwen3", "granite", "smollm3",
+                                           "olmo2", "olmo3", "exaone4", "phi3", "gemma2", "gemma3",
                                            "gpt-neox", "starcoder2", "stablelm", "olmoe",
                                            "qwen3-moe", "mixtral", "gpt-oss", "mixtral-balanced",
                                            "qwen3-moe-balanced", "gpt2", "opt", "opt-after", "t5",

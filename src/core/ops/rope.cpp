@@ -29,8 +29,12 @@ void check_heads(const at::Tensor& x) {
 RopeTables make_rope_tables(const kernels::cpu::RopeScaling& scaling, int64_t dim,
                             int64_t max_positions, at::Device device) {
   kernels::cpu::RopeTables host = kernels::cpu::build_rope_tables(scaling, dim, max_positions);
-  return {table(host.cos, host.max_positions, host.half_dim, device),
-          table(host.sin, host.max_positions, host.half_dim, device)};
+  RopeTables tables{.cos = table(host.cos, host.max_positions, host.half_dim, device),
+                    .sin = table(host.sin, host.max_positions, host.half_dim, device),
+                    .query_scale = {}};
+  if (!host.query_scale.empty())
+    tables.query_scale = table(host.query_scale, host.max_positions, 1, device);
+  return tables;
 }
 
 void rotate_in_place(const at::Tensor& x, const at::Tensor& positions, const RopeTables& tables,

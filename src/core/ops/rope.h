@@ -12,6 +12,7 @@ namespace snug::ops {
 // cos and sin, float32 (max positions, rotated / 2). Undefined tensors: no rotation.
 struct RopeTables {
   at::Tensor cos, sin;
+  at::Tensor query_scale;  // (max positions, 1) float32, by which queries are multiplied besides
 };
 
 // Makes tables on `device` for `max_positions` positions and heads that rotate `dim` elements.

@@ -131,14 +131,23 @@ RopeScaling rope_of(const json& config, const std::string& where) {
   const std::string inside = where + ": rope_scaling";
   const json& object = config["rope_scaling"];
   for (const auto& [key, value] : object.items()) {
-    static constexpr std::array kKnown = {"rope_type",        "type",
-                                          "factor",           "low_freq_factor",
-                                          "high_freq_factor", "beta_fast",
-                                          "beta_slow",        "truncate",
-                                          "mscale",           "mscale_all_dim",
-                                          "attention_factor", "short_factor",
-                                          "long_factor",      "original_max_position_embeddings",
-                                          "finetuned"};
+    static constexpr std::array kKnown = {"rope_type",
+                                          "type",
+                                          "factor",
+                                          "low_freq_factor",
+                                          "high_freq_factor",
+                                          "beta_fast",
+                                          "beta_slow",
+                                          "truncate",
+                                          "mscale",
+                                          "mscale_all_dim",
+                                          "attention_factor",
+                                          "short_factor",
+                                          "long_factor",
+                                          "original_max_position_embeddings",
+                                          "finetuned",
+                                          "llama_4_scaling_beta",
+                                          "max_position_embeddings"};
     if (std::ranges::find(kKnown, key) == kKnown.end())
       throw UserError("{}: \"{}\" is unknown; known are {}", inside, key, fmt::join(kKnown, ", "));
   }
@@ -162,6 +171,7 @@ RopeScaling rope_of(const json& config, const std::string& where) {
   rope.attention_factor = fields.number("attention_factor", 0.0);
   rope.short_factor = fields.numbers("short_factor");
   rope.long_factor = fields.numbers("long_factor");
+  rope.query_beta = fields.number("llama_4_scaling_beta", 0.0);
   return rope;
 }
 
@@ -343,6 +353,9 @@ void read_constants(Config& c, const std::string& where) {
     c.logit_form.cap = positive(fields, "final_logit_softcapping");
   c.rope = rope_of(c.json, where);
   positive(fields, "rope_theta");
+  if (c.rope.query_beta != 0 && !c.family->scaled_queries)
+    throw UserError("{}: rope_scaling: llama_4_scaling_beta is not supported for {}", where,
+                    c.family->model_type);
   c.window_rope.base = positive(fields, "rope_local_base_freq", c.rope.base);
   // Where rope_theta stands alone, transformers 5 takes its default for layers with a window.
   const json usual = default_config(*c.family)["rope_theta"];

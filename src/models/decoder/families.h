@@ -62,6 +62,7 @@ struct Family {
   // Of every so many layers the last one sees all, unless the config says which have a window.
   int64_t window_pattern = 0;
   WindowRope window_rope = WindowRope::Same;
+  bool scaled_queries = false;  // by llama_4_scaling_beta
   WeightNames names;
   bool scaled_embedding = false;  // the embedding is multiplied by sqrt(hidden_size)
   // JSON: the family's keys besides the common ones, with what transformers assumes for an absent

@@ -46,7 +46,8 @@ void Rope::prepare(const kernels::cpu::RopeScaling& scaling, int64_t dim, int64_
   if (!has_both) return;
   const ops::RopeTables of_short = tables_of(original);
   tables_ = {.cos = at::cat({of_short.cos, tables_.cos}),
-             .sin = at::cat({of_short.sin, tables_.sin})};
+             .sin = at::cat({of_short.sin, tables_.sin}),
+             .query_scale = {}};
 }
 
 at::Tensor Rope::places(const nn::Batch& batch) const {

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "core/memory/guards.h"
+#include "core/ops/embedding.h"
 
 namespace snug::models::decoder {
 namespace {
@@ -205,6 +206,11 @@ at::Tensor Block::attend(const at::Tensor& x, const nn::Batch& batch, const nn::
                                     : project(x, qkv_, {q, kv, kv}, batch, pass);
   if (q_norm_) qkv[0] = q_norm_->forward_heads(qkv[0]);
   if (k_norm_) qkv[1] = k_norm_->forward_heads(qkv[1]);
+  nn::Batch placed = batch;
+  if (rope_ != nullptr) placed.positions = rope_->places(batch);
+  if (rope_ != nullptr && rope_->tables().query_scale.defined())
+    qkv[0] = at::mul(qkv[0], ops::embedding(placed.positions, rope_->tables().query_scale,
+                                            qkv[0].scalar_type()));
   for (at::Tensor& heads : qkv) heads = nn::split_heads(heads, d);
   const nn::AttentionOptions options{
       .scale = config_.attention_scale,
@@ -216,8 +222,6 @@ at::Tensor Block::attend(const at::Tensor& x, const nn::Batch& batch, const nn::
       .dropout = config_.attention_dropout,
       .site = name_ + "self_attn",
       .queries = &qkv_.front()};
-  nn::Batch placed = batch;
-  if (rope_ != nullptr) placed.positions = rope_->places(batch);
   return nn::dropout(
       o_.forward(nn::causal_attention(qkv[0], qkv[1], qkv[2], layer_, options, placed, pass), pass),
       config_.residual_dropout, name_ + "self_attn.dropout", pass, o_.weight());

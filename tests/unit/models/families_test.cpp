@@ -95,6 +95,8 @@ TEST_F(FromConfig, PublishedSizesOfDecoders) {
   const json tied = {{"tie_word_embeddings", true}, {"max_window_layers", 28}};
   expect("qwen3", 151936, 1024, 3072, 28, 16, 8, tied, 596'049'920);
   expect("ministral", 131072, 4096, 12288, 36, 32, 8, {{"head_dim", 128}}, 8'019'808'256);
+  expect("ministral3", 131072, 4096, 14336, 34, 32, 8, {{"tie_word_embeddings", false}},
+         8'489'553'920);
   expect("granite", 49155, 2048, 8192, 40, 32, 8, tied, 2'533'531'648);
   expect("smollm3", 128256, 2048, 11008, 36, 16, 4, tied, 3'075'098'624);
   expect("olmo2", 100352, 4096, 11008, 32, 32, 32, {{"full_attn_mod", 1}}, 7'298'617'344);
@@ -292,6 +294,8 @@ TEST_F(FromConfig, RotaryScalingThatTransformersReadsOtherwiseIsRefused) {
   const json linear = {{"rope_type", "linear"}, {"factor", 2.0}};
   expect("llama", {{"rope_scaling", linear}}, "both \"rope_parameters\" and \"rope_scaling\"");
   expect("llama", {{"rope_parameters", {{"partial_rotary_factor", 0.5}}}}, "partial_rotary_factor");
+  expect("llama3-rope", {{"rope_parameters", {{"llama_4_scaling_beta", 0.1}}}},
+         "llama_4_scaling_beta is not supported for llama");
   expect("phi3", {{"rope_parameters", nullptr}, {"rope_scaling", linear}}, "of type longrope");
   expect("gemma3", {{"rope_parameters", {{"sliding_attention", {{"partial_rotary_factor", 0.5}}}}}},
          "partial_rotary_factor");

@@ -159,6 +159,11 @@ RopeTables build_rope_tables(const RopeScaling& scaling, int64_t dim, int64_t ma
       tables.sin.push_back(static_cast<float>(std::sin(angle) * frequencies.attention_factor));
     }
   }
+  if (scaling.query_beta == 0 || max_len <= scaling.original_max_position) return tables;
+  for (int64_t position = 0; position < max_len; ++position) {
+    const auto passed = static_cast<double>(position / scaling.original_max_position);
+    tables.query_scale.push_back(static_cast<float>(1 + scaling.query_beta * std::log1p(passed)));
+  }
   return tables;
 }
 

@@ -27,13 +27,16 @@ struct RopeScaling {
   double attention_factor = 0.0;          // Yarn, LongRope; 0: derived from factor
   std::vector<double> short_factor = {};  // LongRope, R/2 values
   std::vector<double> long_factor = {};   // LongRope, R/2 values
+  // llama_4_scaling_beta: queries are multiplied by 1 + beta log(1 + floor(position / original)).
+  double query_beta = 0.0;
 };
 
 struct RopeTables {
   int64_t max_positions = 0;
-  int64_t half_dim = 0;    // R/2
-  std::vector<float> cos;  // (max_positions, R/2)
-  std::vector<float> sin;  // (max_positions, R/2)
+  int64_t half_dim = 0;            // R/2
+  std::vector<float> cos;          // (max_positions, R/2)
+  std::vector<float> sin;          // (max_positions, R/2)
+  std::vector<float> query_scale;  // (max_positions); empty if all are 1
 };
 
 // Inverse frequencies (R/2) and the factor on cos and sin, for sequences of up to max_len tokens.
