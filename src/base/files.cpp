@@ -104,6 +104,10 @@ std::string read_file(const std::filesystem::path& path, size_t max_bytes) {
 }
 
 void write_file_atomically(const std::filesystem::path& path, std::string_view content) {
+  std::error_code is_dangling;
+  if (std::filesystem::is_symlink(path, is_dangling))
+    if (const auto file = std::filesystem::canonical(path, is_dangling); !is_dangling)
+      return write_file_atomically(file, content);
   if (std::error_code ignored; std::filesystem::is_other(path, ignored)) {
     const Descriptor device(open_file(path, O_WRONLY));
     if (device.get() < 0) throw UserError("cannot open {}: {}", path.string(), system_reason());

@@ -67,6 +67,16 @@ TEST(Files, AtomicWriteLeavesAPipeAPipe) {
   ::close(reader);
 }
 
+// As /dev/stdout is one, whose file may be a pipe or what the shell wrote `>` before.
+TEST(Files, AtomicWriteLeavesALinkALink) {
+  const test::TempFolder folder;
+  write_file_atomically(folder / "file", "one");
+  std::filesystem::create_symlink(folder / "file", folder / "link");
+  write_file_atomically(folder / "link", "two");
+  EXPECT_TRUE(std::filesystem::is_symlink(folder / "link"));
+  EXPECT_EQ(read_file(folder / "file"), "two");
+}
+
 TEST(Files, AtomicWriteReplacesWholeOrNotAtAll) {
   const test::TempFolder folder;
   write_file_atomically(folder / "a", "one");
