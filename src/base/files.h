@@ -16,8 +16,8 @@ std::string read_file(const std::filesystem::path& path, size_t max_bytes = size
 
 // Writes to a temporary name beside `path`, fsyncs, renames, fsyncs the folder. On failure (full
 // disk, no permission) removes the temporary file and throws UserError; `path` is never
-// half-written. A device or a pipe is written to as it is, and a link's file in place of the link: a
-// rename would put a file there.
+// half-written. A device or a pipe is written to as it is, and a link's file in place of the link:
+// a rename would put a file there.
 void write_file_atomically(const std::filesystem::path& path, std::string_view content);
 
 // Deletes files that write_file_atomically() left because its process was killed: NAME.tmp-PID of
