@@ -134,7 +134,7 @@ def close(writer):
     writer.close()
 
 
-def write_model(path, arch, layers, heads, kv_heads, hidden, intermediate, tied):
+def write_model(path, arch, layers, heads, kv_heads, hidden, intermediate, tied, experts=0):
     """Weights that no one looks at, in the shapes and names of a model."""
     writer = gguf.GGUFWriter(path, arch)
     head = hidden // heads
@@ -148,6 +148,10 @@ def write_model(path, arch, layers, heads, kv_heads, hidden, intermediate, tied)
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_rope_dimension_count(head)
     writer.add_vocab_size(vocabulary)
+    if experts:
+        writer.add_expert_count(experts)
+        writer.add_expert_used_count(2)
+        writer.add_expert_feed_forward_length(intermediate)
     if arch in ("gemma2", "gemma3", "phi3"):
         writer.add_sliding_window(64)
     if arch == "granite":
@@ -169,19 +173,27 @@ def write_model(path, arch, layers, heads, kv_heads, hidden, intermediate, tied)
             add(f"blk.{i}.attn_q.weight", hidden, hidden)
             add(f"blk.{i}.attn_k.weight", kv_heads * head, hidden)
             add(f"blk.{i}.attn_v.weight", kv_heads * head, hidden)
-            add(f"blk.{i}.ffn_gate.weight", intermediate, hidden)
-            add(f"blk.{i}.ffn_up.weight", intermediate, hidden)
+            if experts:
+                add(f"blk.{i}.ffn_gate_inp.weight", experts, hidden)
+                add(f"blk.{i}.ffn_gate_exps.weight", experts, intermediate, hidden)
+                add(f"blk.{i}.ffn_up_exps.weight", experts, intermediate, hidden)
+                add(f"blk.{i}.ffn_down_exps.weight", experts, hidden, intermediate)
+            else:
+                add(f"blk.{i}.ffn_gate.weight", intermediate, hidden)
+                add(f"blk.{i}.ffn_up.weight", intermediate, hidden)
         add(f"blk.{i}.attn_output.weight", hidden, hidden)
         add(f"blk.{i}.ffn_norm.weight", hidden)
-        add(f"blk.{i}.ffn_down.weight", hidden, intermediate)
+        if not experts:
+            add(f"blk.{i}.ffn_down.weight", hidden, intermediate)
         if arch == "qwen2":
             add(f"blk.{i}.attn_q.bias", hidden)
     close(writer)
 
 
 def matrix_of(source):
-    """Numbers that a test can make again, for every matrix in the layers."""
-    return {tensor.name: (1 + np.arange(tensor.shape[0]) * 7919 % 97).astype(np.float32)
+    """Numbers that a test can make again, for every matrix in the layers, of experts for each."""
+    return {tensor.name: np.tile((1 + np.arange(tensor.shape[0]) * 7919 % 97).astype(np.float32),
+                                 tensor.shape[2] if len(tensor.shape) > 2 else 1)
             for tensor in gguf.GGUFReader(source).tensors
             if len(tensor.shape) > 1 and tensor.name.startswith("blk.")}
 
@@ -216,6 +228,10 @@ CASES = {
     "granite": dict(arch="granite", layers=4, heads=4, kv_heads=2, hidden=256, intermediate=512, tied=True),
     "olmo2": dict(arch="olmo2", layers=4, heads=4, kv_heads=4, hidden=256, intermediate=512, tied=False),
     "smollm3": dict(arch="smollm3", layers=4, heads=4, kv_heads=2, hidden=256, intermediate=512, tied=True),
+    "mixtral": dict(arch="llama", layers=9, heads=4, kv_heads=2, hidden=256, intermediate=512, tied=False, experts=8),
+    "four-experts": dict(arch="llama", layers=5, heads=4, kv_heads=2, hidden=256, intermediate=512, tied=False, experts=4),
+    "qwen3moe": dict(arch="qwen3moe", layers=8, heads=4, kv_heads=2, hidden=256, intermediate=96, tied=True, experts=12),
+    "olmoe": dict(arch="olmoe", layers=4, heads=4, kv_heads=4, hidden=256, intermediate=256, tied=False, experts=64),
 }
 
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """What snug writes for llama.cpp, by llama.cpp's own library: GGUF adapters beside their base give the logits of
-the merged model, and a file that snug quantizes is continued greedily as one that the library quantizes.
+the merged model, a file that snug quantizes is continued greedily as one that the library quantizes, and mixtures of
+experts are continued there as here.
 
 Needs llama-cpp-py-sync (a wheel with llama.cpp's libraries; glibc 2.38), cffi and numpy. SmolLM2's file is looked
 at where `snug demo --fetch_only` has put it.
@@ -31,6 +32,15 @@ LLAMA = dict(hidden_size=256, intermediate_size=512, num_attention_heads=8, num_
 MODELS = {
     "llama": dict(model_type="llama", architectures=["LlamaForCausalLM"], tie_word_embeddings=False, **LLAMA),
     "qwen2": dict(model_type="qwen2", architectures=["Qwen2ForCausalLM"], tie_word_embeddings=True, **LLAMA),
+}
+SMALL = dict(tie_word_embeddings=False, num_hidden_layers=3, **LLAMA)
+MIXTURES = {
+    "mixtral": dict(model_type="mixtral", architectures=["MixtralForCausalLM"], num_local_experts=8, num_experts_per_tok=2,
+                    **SMALL),
+    "qwen3_moe": dict(model_type="qwen3_moe", architectures=["Qwen3MoeForCausalLM"], num_experts=12, num_experts_per_tok=3,
+                      moe_intermediate_size=256, norm_topk_prob=True, head_dim=48, **SMALL),
+    "olmoe": dict(model_type="olmoe", architectures=["OlmoeForCausalLM"], num_experts=16, num_experts_per_tok=4,
+                  **{**SMALL, "num_key_value_heads": 8}),
 }
 ADAPTERS = {
     "lora": ["--lora_r", 4, "--lora_alpha", 6, "--lora_target_modules", "all-linear"],
@@ -79,6 +89,17 @@ class Model:
         count = lib.llama_tokenize(lib.llama_model_get_vocab(self.model), raw, len(raw), found, 128, True, True)
         return list(found[0:count])
 
+    def answer(self, ids):
+        """Up to a token that ends it."""
+        vocabulary = lib.llama_model_get_vocab(self.model)
+        raw, found = b"", ffi.new("char[64]")
+        for token in ids:
+            if lib.llama_vocab_is_eog(vocabulary, token):
+                break
+            count = lib.llama_token_to_piece(vocabulary, token, found, 64, 0, False)
+            raw += ffi.buffer(found, count)[:]
+        return raw.decode(errors="replace")
+
 
 def look(file, question, adapter=None):
     model = Model(file, adapter)
@@ -125,6 +146,19 @@ def check_quantized(snug, folder, name, source):
         print(f"{name}, {mix}: the same 2 x 32 tokens")
 
 
+def check_mixture(snug, folder, name, base):
+    """By the library and by snug, both from the GGUF file."""
+    file = folder / "mixture.gguf"
+    run(snug, "convert", base, file, "--dtype", "float32")
+    for text in ("say 3", "say 6", "b"):
+        wanted = json.loads(run(snug, "generate", file, "--prompt", text, "--prompt_style", "plain", "--max_new_tokens", 12,
+                                "--temperature", 0, "--precision", "32-true", "--json", "true"))["text"]
+        found = look(file, lambda model: model.answer(model.greedy(model.tokens(text), 12)))
+        assert found == wanted, (name, text, wanted, found)
+    assert wanted, name
+    print(f"{name}: the same 3 answers, the last {wanted!r}")
+
+
 def main():
     quiet = ffi.callback("void(enum ggml_log_level, const char *, void *)", lambda *_: None)
     lib.llama_log_set(quiet, ffi.NULL)
@@ -134,6 +168,12 @@ def main():
             folder = Path(temporary)
             base = base_model(snug, folder, **config)
             check_adapters(snug, folder, name, base)
+            check_quantized(snug, folder, name, base)
+    for name, config in MIXTURES.items():
+        with tempfile.TemporaryDirectory() as temporary:
+            folder = Path(temporary)
+            base = base_model(snug, folder, **config)
+            check_mixture(snug, folder, name, base)
             check_quantized(snug, folder, name, base)
     if not SMOLLM2.exists():
         print(f"without SmolLM2: {SMOLLM2} is missing (snug demo --fetch_only)")

@@ -61,7 +61,8 @@ FileTensors arrange(models::Model& model, models::Layout layout,
   for (const nn::Parameter* parameter : model.parameters()) {
     if (parameter->is_added()) continue;
     const models::Placement place = model.placement(layout, *parameter);
-    const bool stays_float = layout == models::Layout::Gguf && parameter->shape.size() == 1;
+    const bool stays_float = layout == models::Layout::Gguf &&
+                             files::stays_float32(place.tensor, parameter->shape.size());
     auto& parts = result.parts[place.tensor];
     if (parts.empty()) order.push_back(place.tensor);
     // Units list q, k, v in the order in which they are fused.

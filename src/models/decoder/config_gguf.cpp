@@ -35,6 +35,10 @@ constexpr Key kKeys[] = {
     {"context_length", "max_position_embeddings", Kind::Count},
     {"embedding_length", "hidden_size", Kind::Count},
     {"feed_forward_length", "intermediate_size", Kind::Count},
+    {"expert_count", "num_experts", Kind::Count},
+    {"expert_count", "num_local_experts", Kind::Count},
+    {"expert_used_count", "num_experts_per_tok", Kind::Count},
+    {"expert_feed_forward_length", "moe_intermediate_size", Kind::Count},
     {"attention.head_count", "num_attention_heads", Kind::Count},
     {"attention.head_count_kv", "num_key_value_heads", Kind::Count},
     {"attention.key_length", "head_dim", Kind::Count},
@@ -51,8 +55,9 @@ constexpr Key kKeys[] = {
 };
 
 bool has_key(const Family& family, const json& config, const Key& key) {
-  return config.contains(key.ours) &&
-         (family.gguf_window || std::string_view(key.ours) != "sliding_window");
+  const std::string_view ours = key.ours;
+  if (ours == "num_local_experts" && config.contains("num_experts")) return false;
+  return config.contains(ours) && (family.gguf_window || ours != "sliding_window");
 }
 
 std::string key_of(const Family& family, const char* name) {
@@ -217,13 +222,20 @@ const Family& family_of(const files::GgufFile& file) {
   std::set<std::string_view> known;
   const Family* found = nullptr;
   for (const Family& family : families()) {
-    if (family.gguf == architecture &&
-        (found == nullptr ||
-         (family.gguf_window && file.has(key_of(family, "attention.sliding_window")))))
-      found = &family;
     if (!family.gguf.empty()) known.insert(family.gguf);
+    if (family.gguf != architecture ||
+        is_mixture(family) != (file.integer(key_of(family, "expert_count"), 0) > 0))
+      continue;
+    if (found == nullptr ||
+        (family.gguf_window && file.has(key_of(family, "attention.sliding_window"))))
+      found = &family;
   }
   if (found != nullptr) return *found;
+  if (known.contains(architecture))
+    throw UserError(
+        "{}: a model of the architecture \"{}\" {} is not supported; see docs/guide/families.md",
+        file.describe(), architecture,
+        file.integer(architecture + ".expert_count", 0) > 0 ? "with experts" : "without experts");
   throw UserError("{}: architecture \"{}\" is not supported; supported are {}", file.describe(),
                   architecture, fmt::join(known, ", "));
 }
@@ -276,6 +288,30 @@ void check_layers(const Config& c) {
   }
 }
 
+// Nor how experts' weights are made of the router's: as shares of those that a token is routed to,
+// or, in OLMoE, of all.
+bool usual_routes(const Family& family) { return family.gguf != "olmoe"; }
+
+void check_experts(const Config& c) {
+  if (!is_mixture(*c.family)) return;
+  if (c.normalized_routes != usual_routes(*c.family))
+    throw UserError(
+        "a GGUF file of a {} model cannot say that norm_topk_prob is {}; write a Hugging Face "
+        "directory (--to hf)",
+        c.family->model_type, c.normalized_routes);
+  if (c.family->gguf == "olmoe" && c.num_key_value_heads != c.num_attention_heads)
+    throw UserError(
+        "llama.cpp reads no {} model whose heads share keys, as those of {} heads do here; write a "
+        "Hugging Face directory (--to hf)",
+        c.family->model_type, c.num_attention_heads);
+  for (size_t layer = 0; layer < c.layers.size(); ++layer)
+    if (!c.layers[layer].experts)
+      throw UserError(
+          "a GGUF file of a {} model cannot say that layer {} has no experts; write a Hugging Face "
+          "directory (--to hf)",
+          c.family->model_type, layer);
+}
+
 // Gemma's scale of scores is in no key either: llama.cpp knows the largest models, by their layers,
 // whose heads it does not go by.
 int64_t usual_query_scalar(const json& config) {
@@ -312,6 +348,7 @@ Config from_gguf(const files::GgufFile& file) {
     else
       config[key.ours] = number_of(file, name);
   }
+  if (config.contains("norm_topk_prob")) config["norm_topk_prob"] = usual_routes(family);
   // Absent where it is what the sizes give, whatever transformers assumes.
   if (!file.has(key_of(family, "attention.key_length"))) config["head_dim"] = nullptr;
   if (family.window_rope == WindowRope::Alone &&
@@ -339,6 +376,7 @@ void to_gguf(const Config& c, files::GgufWriter& out) {
         "snug does not write GGUF files of {} models; write a Hugging Face directory (--to hf)",
         c.family->model_type);
   check_layers(c);
+  check_experts(c);
   check_constants(c);
   const std::string architecture(c.family->gguf);
   if (c.sliding_window > 0 && !c.family->gguf_window)

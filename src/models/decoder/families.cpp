@@ -242,6 +242,7 @@ const std::vector<Family>& families() {
                        "max_position_embeddings": 4096})"},
       {.model_type = "olmoe",
        .class_name = "OlmoeForCausalLM",
+       .gguf = "olmoe",
        .qk_norm = QkNorm::Projection,
        .defaults =
            R"({"attention_bias": false, "rms_norm_eps": 1e-5, "max_position_embeddings": 4096,
@@ -249,6 +250,7 @@ const std::vector<Family>& families() {
                        "output_router_logits": false, "router_aux_loss_coef": 0.01})"},
       {.model_type = "qwen3_moe",
        .class_name = "Qwen3MoeForCausalLM",
+       .gguf = "qwen3moe",
        .qk_norm = QkNorm::Head,
        .defaults =
            R"({"num_key_value_heads": 4, "attention_bias": false, "use_sliding_window": false,
@@ -260,6 +262,8 @@ const std::vector<Family>& families() {
                        "router_aux_loss_coef": 0.001})"},
       {.model_type = "mixtral",
        .class_name = "MixtralForCausalLM",
+       .gguf = "llama",
+       .gguf_rows = GgufRows::Paired,
        .names = {.router = "block_sparse_moe.gate",
                  .experts = "block_sparse_moe.experts",
                  .expert_gate = "w1",
@@ -301,6 +305,10 @@ json default_config(const Family& family) {
   config["model_type"] = family.model_type;
   config["architectures"] = json::array({family.class_name});
   return config;
+}
+
+bool is_mixture(const Family& family) {
+  return default_config(family).contains("num_experts_per_tok");
 }
 
 std::vector<std::string> unknown_keys(const Family& family, const json& config) {

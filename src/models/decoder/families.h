@@ -71,13 +71,16 @@ struct Family {
 };
 
 // All of them; the first with a GGUF architecture is the one that such a file is read as, or the
-// one with windows in such files, if the file has some.
+// one with windows in such files, if the file has some. A file with experts is one of a mixture.
 const std::vector<Family>& families();
 // Null if there is none.
 const Family* find_family(std::string_view model_type);
 
 // Every key of this family's config.json, with its default; null: none.
 nlohmann::json default_config(const Family& family);
+
+// Whether its blocks may have experts.
+bool is_mixture(const Family& family);
 
 // The keys of a config.json that may change what the model computes and that the family has no
 // place for. A key whose value says nothing (null, false, 0, empty) does not count.

@@ -1,5 +1,6 @@
 // The names of a decoder's weights in each layout. Our own names are Hugging Face's.
 // SPDX-License-Identifier: Apache-2.0
+#include <optional>
 #include <string>
 
 #include "base/error.h"
@@ -52,27 +53,50 @@ std::string layer_name(Layout layout, const Family& family, std::string_view our
   // Llama's norm of this name is before the MLP.
   if (family.norms != Norms::Before && ours == "post_attention_layernorm")
     return "post_attention_norm";
+  if (ours == family.names.router) return "ffn_gate_inp";
   for (const Names& names : kLayerNames)
     if (ours == names.ours) return name_in(layout, names);
   throw InternalError(fmt::format("no file name for {}", ours));
 }
 
-// "model.layers.0.mlp.experts.3.down_proj.bias" is number 3 of "model.layers.0.mlp.experts.
-// down_proj_bias". Matrices are stacked as (in, out), and a fused layer's gates and ups take turns.
-Placement in_stack(const Config& c, const nn::Parameter& parameter) {
-  const std::string& name = parameter.name;
-  const std::string experts = std::string(c.family->names.experts) + ".";
+// "model.layers.0.mlp.experts.3.down_proj.bias"
+struct ExpertName {
+  std::string experts;  // "model.layers.0.mlp.experts."
+  int64_t number;       // 3
+  std::string layer;    // "down_proj"
+  std::string kind;     // ".bias"
+};
+
+std::optional<ExpertName> expert_name(const Family& family, const std::string& name) {
+  const std::string experts = std::string(family.names.experts) + ".";
   const size_t found = name.find(experts);
-  if (found == std::string::npos) return {.tensor = name};
+  if (found == std::string::npos) return std::nullopt;
   const size_t number = found + experts.size(), layer = name.find('.', number) + 1;
   const size_t kind = name.find('.', layer);
-  const bool is_bias = name.substr(kind) == ".bias";
-  const std::string of = name.substr(layer, kind - layer);
-  return {.tensor = name.substr(0, number) + of + (is_bias ? "_bias" : ""),
-          .paired_heads = of == c.family->names.expert_gate ? 1 : 0,
+  return ExpertName{name.substr(0, number), std::stoll(name.substr(number, layer - number)),
+                    name.substr(layer, kind - layer), name.substr(kind)};
+}
+
+// Number 3 of "model.layers.0.mlp.experts.down_proj_bias". Matrices are stacked as (in, out), and a
+// fused layer's gates and ups take turns.
+Placement in_stack(const Config& c, const nn::Parameter& parameter) {
+  const std::optional<ExpertName> of = expert_name(*c.family, parameter.name);
+  if (!of) return {.tensor = parameter.name};
+  const bool is_bias = of->kind == ".bias";
+  return {.tensor = of->experts + of->layer + (is_bias ? "_bias" : ""),
+          .paired_heads = of->layer == c.family->names.expert_gate ? 1 : 0,
           .transposed = !is_bias,
           .stacked = c.num_experts,
-          .index = std::stoll(name.substr(number, layer - number))};
+          .index = of->number};
+}
+
+// Number 3 of "blk.0.ffn_down_exps.weight".
+Placement in_gguf_stack(const Config& c, const std::string& block, const ExpertName& of) {
+  const WeightNames& names = c.family->names;
+  const char* tensor = of.layer == names.expert_gate ? "ffn_gate_exps"
+                       : of.layer == names.expert_up ? "ffn_up_exps"
+                                                     : "ffn_down_exps";
+  return {.tensor = block + tensor + of.kind, .stacked = c.num_experts, .index = of.number};
 }
 
 }  // namespace
@@ -92,8 +116,9 @@ Placement DecoderModel::placement(Layout layout, const nn::Parameter& parameter)
   const size_t dot = name.find('.', kLayerPrefix.size()), kind = name.rfind('.');
   const std::string layer = name.substr(kLayerPrefix.size(), dot - kLayerPrefix.size());
   const std::string rest = name.substr(dot + 1, kind - dot - 1);
-  Placement place{.tensor = (layout == Layout::Gguf ? "blk." : "transformer.h.") + layer + "." +
-                            layer_name(layout, *config_.family, rest) + name.substr(kind),
+  const std::string block = (layout == Layout::Gguf ? "blk." : "transformer.h.") + layer + ".";
+  if (const auto of = expert_name(*config_.family, name)) return in_gguf_stack(config_, block, *of);
+  Placement place{.tensor = block + layer_name(layout, *config_.family, rest) + name.substr(kind),
                   .added = added};
   const bool is_q = rest == "self_attn.q_proj", is_k = rest == "self_attn.k_proj";
   if (layout == Layout::Gguf) {

@@ -5,6 +5,7 @@
 
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/equal.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -34,12 +35,14 @@ class Exported : public testing::Test {
   void make(const std::string& kind, at::ScalarType type = at::kFloat, const json& more = {}) {
     json config = json::parse(read_file(kData / "parity" / kind / "config.json"));
     config["vocab_size"] = kVocabulary;
-    config.update(more.is_null() ? json::object() : more);
     if (config.contains("query_pre_attn_scalar")) {  // what GGUF files have no keys for
       config["query_pre_attn_scalar"] = config["head_dim"];
       config.erase("layer_types");
       config.erase("sliding_window_pattern");
     }
+    if (config.contains("mlp_only_layers")) config["mlp_only_layers"] = json::array();
+    if (config["model_type"] == "olmoe") config["num_key_value_heads"] = 4;
+    config.update(more.is_null() ? json::object() : more);
     write_file_atomically(folder_ / "config.json", config.dump());
     model_ = models::model_from_config(folder_ / "config.json");
     float scale = 1;
@@ -92,7 +95,8 @@ TEST_P(EachModel, GgufHasItsWeightsAndConfig) {
     wanted.erase("sliding_window");
     wanted["attention_bias"] = wanted["mlp_bias"] = false;
   }
-  if (wanted["model_type"] == "starcoder2") wanted["sliding_window"] = nullptr;  // none there
+  if (wanted["model_type"] == "starcoder2" || wanted["model_type"] == "mixtral")
+    wanted["sliding_window"] = nullptr;  // none there
   json found = read.model->hugging_face_config();
   // The ids are the tokenizer's, below; what a GGUF file does not say is for training alone.
   for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id", "initializer_range",
@@ -131,7 +135,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, EachModel,
                          testing::Values("llama", "llama-bias", "llama-linear", "llama3-rope",
                                          "mistral", "qwen2", "qwen3", "granite", "olmo2", "olmo3",
                                          "exaone4-full", "starcoder2", "phi3", "phi3-longrope",
-                                         "gemma2", "gemma3"),
+                                         "gemma2", "gemma3", "mixtral", "olmoe", "qwen3-moe"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::erase(name, '-');
@@ -152,9 +156,25 @@ TEST_F(Exported, GgufKeepsVectorsInFloat32AndLeavesATiedHeadOut) {
   EXPECT_EQ(std::ssize(read->texts("tokenizer.ggml.tokens")), kVocabulary);
 }
 
+TEST_F(Exported, AMixtureThatGgufCannotSayIsRefused) {
+  const std::vector<std::tuple<const char*, json, const char*>> cases{
+      {"qwen3-moe", {{"mlp_only_layers", {1}}}, "layer 1 has no experts"},
+      {"qwen3-moe", {{"norm_topk_prob", false}}, "norm_topk_prob is false"},
+      {"olmoe", {{"norm_topk_prob", true}}, "norm_topk_prob is true"},
+      {"olmoe", {{"num_key_value_heads", 2}}, "share keys"},
+      {"gpt-oss", {}, "gpt_oss"}};
+  for (const auto& [kind, more, message] : cases) {
+    make(kind, at::kFloat, more);
+    EXPECT_THAT(
+        [&] { export_gguf(folder_ / "no.gguf", *model_, *tokenizer_, resident_value, options_); },
+        testing::ThrowsMessage<UserError>(testing::HasSubstr(message)));
+    EXPECT_FALSE(fs::exists(folder_ / "no.gguf"));
+  }
+}
+
 // Rows of 256, and of 64 in the down projections; Phi-3 has fused matrices.
 TEST_F(Exported, AQuantizedGgufFileHasTheBlocksOfTheFloatFile) {
-  for (const char* kind : {"llama", "phi3"}) {
+  for (const char* kind : {"llama", "phi3", "mixtral"}) {
     make(kind, at::kBFloat16, {{"hidden_size", 256}, {"head_dim", 64}, {"intermediate_size", 64}});
     export_gguf(folder_ / "float.gguf", *model_, *tokenizer_, resident_value, options_);
     const auto plain = files::GgufFile::open(folder_ / "float.gguf");

@@ -44,7 +44,17 @@ bool is_70b(const std::vector<TensorInfo>& tensors, int64_t num_layers) {
          values->shape[0] < queries->shape[0];
 }
 
+// Mixtral's attention is a small part of it, so bits there are cheap.
+bool has_eight_experts(const std::vector<TensorInfo>& tensors) {
+  const TensorInfo* experts = find_named(tensors, "blk.0.ffn_gate_exps.weight");
+  return experts != nullptr && experts->shape[0] == 8;
+}
+
 }  // namespace
+
+bool stays_float32(std::string_view name, size_t num_dimensions) {
+  return num_dimensions < 2 || name.ends_with(".ffn_gate_inp.weight");
+}
 
 const GgufMix& gguf_mix(std::string_view name) {
   const auto* found = std::ranges::find(kMixes, name, &GgufMix::name);
@@ -64,13 +74,14 @@ std::vector<DType> types_in_mix(const GgufMix& mix, const std::vector<TensorInfo
   };
   const int64_t num_layers = std::ranges::count_if(tensors, is_value);
   const bool has_head = find_named(tensors, "output.weight") != nullptr;
-  const bool large = is_70b(tensors, num_layers);
+  const bool large = is_70b(tensors, num_layers), eight = has_eight_experts(tensors);
   std::vector<DType> types;
   for (const TensorInfo& tensor : tensors) {
     const bool is_head = tensor.name == (has_head ? "output.weight" : "token_embd.weight");
     DType type = mix.usual;
     if (is_head && type != DType::Q8_0) type = DType::Q6_K;
-    const bool is_down = of_kind(tensor, ".ffn_down.weight");
+    const bool is_down =
+        of_kind(tensor, ".ffn_down.weight") || of_kind(tensor, ".ffn_down_exps.weight");
     if (is_value(tensor) || is_down) {
       const int64_t layer = std::stoll(tensor.name.substr(4));
       if (mix.more_bits && gets_more_bits(layer, num_layers))
@@ -82,7 +93,12 @@ std::vector<DType> types_in_mix(const GgufMix& mix, const std::vector<TensorInfo
                layer < num_layers / 8)
         type = DType::Q4_1;
     }
-    types.push_back(tensor.shape.size() < 2 ? DType::F32 : fitting(type, tensor.shape.back()));
+    if (eight && (is_value(tensor) || of_kind(tensor, ".attn_k.weight"))) type = DType::Q8_0;
+    if (eight && mix.usual == DType::Q4_K && of_kind(tensor, ".attn_output.weight"))
+      type = DType::Q5_K;
+    types.push_back(stays_float32(tensor.name, tensor.shape.size())
+                        ? DType::F32
+                        : fitting(type, tensor.shape.back()));
   }
   return types;
 }

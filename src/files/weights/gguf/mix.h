@@ -26,7 +26,10 @@ const GgufMix& gguf_mix(std::string_view name);
 // Whether there is an importance matrix (importance.h).
 enum class Importance { None, Known };
 
-// The type of each of a file's tensors, which are named as in GGUF. Vectors are float32.
+// Vectors, and routers of experts, are float32 in every GGUF file.
+bool stays_float32(std::string_view name, size_t num_dimensions);
+
+// The type of each of a file's tensors, which are named as in GGUF.
 std::vector<DType> types_in_mix(const GgufMix& mix, const std::vector<TensorInfo>& tensors,
                                 Importance importance = Importance::None);
 
