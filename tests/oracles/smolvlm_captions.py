@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """tests/data/system/smolvlm: a small random Idefics3 with tokenizer, processor and chat template as transformers
-writes them, and captions.json: the greedy answers of transformers' own processor and generate() to a question about
-pictures of tests/data/pictures. Tokens are those of tests/data/system/tiny, with the processor's beside them.
+writes them, captions.json: the greedy answers of transformers' own processor and generate() to a question about
+pictures of tests/data/pictures, and chats.json: to a prompt with several of them and after a system message. Tokens are those of tests/data/system/tiny, with the processor's beside them.
 
 Run: python3 smolvlm_captions.py      (torch 2.11, transformers 5, safetensors, Pillow)
 """
@@ -63,15 +63,40 @@ def caption(model, processor, name):
             "caption": processor.tokenizer.decode(ids, skip_special_tokens=True)}
 
 
+CHATS = [  # pictures, prompt with their places, system message
+    (["rgb.png", "line.png"], "<image>and<image>: same?", ""),
+    (["one.png", "grey4.png", "rgb.png"], "<image><image><image>which?", ""),
+    (["rgb.png"], "<image>What is this?", "be brief"),
+    ([], "no picture", ""),
+]
+
+
+def answer(model, processor, names, prompt, system):
+    texts = prompt.split("<image>")
+    content = [{"type": "text", "text": texts[0]}] if texts[0] else []
+    for text in texts[1:]:
+        content += [{"type": "image"}] + ([{"type": "text", "text": text}] if text else [])
+    turns = [{"role": "system", "content": [{"type": "text", "text": system}]}] if system else []
+    text = processor.apply_chat_template([*turns, {"role": "user", "content": content}], add_generation_prompt=True)
+    pictures = [Image.open(DATA / "pictures" / name) for name in names]
+    inputs = processor(text=text, images=[pictures] if pictures else None, return_tensors="pt", add_special_tokens=False)
+    inputs.pop("mm_token_type_ids", None)
+    ids = model.generate(**inputs, max_new_tokens=NEW_TOKENS, do_sample=False)[0, inputs["input_ids"].shape[1]:]
+    return {"pictures": names, "prompt": prompt, "system": system,
+            "answer": processor.tokenizer.decode(ids, skip_special_tokens=True)}
+
+
 def main():
     processor = make_processor()
     model = make_model(processor.tokenizer)
     model.save_pretrained(FOLDER)
     processor.save_pretrained(FOLDER)
     (FOLDER / "generation_config.json").unlink(missing_ok=True)
+    chats = [answer(model, processor, *chat) for chat in CHATS]
+    (FOLDER / "chats.json").write_text(json.dumps(chats, indent=1) + "\n")
     captions = [caption(model, processor, name) for name in PICTURES]
     (FOLDER / "captions.json").write_text(json.dumps(captions, indent=1) + "\n")
-    print(captions)
+    print(captions, chats)
 
 
 if __name__ == "__main__":

@@ -476,6 +476,65 @@ TEST_F(Captions, OfPicturesInTilesAreThoseOfTransformers) {
     EXPECT_EQ(lines[i]["caption"], expected[i]["caption"]) << expected[i]["file"];
 }
 
+// With several pictures among the words of a prompt, after a system message, and without pictures.
+TEST_F(Captions, PromptsWithPicturesAreAnsweredAsByTransformers) {
+  const fs::path model = kData / "system/smolvlm";
+  const json chats = json::parse(read_file(model / "chats.json"));
+  ASSERT_EQ(chats.size(), 4U);
+  for (const json& chat : chats) {
+    Words command = {"generate",      model,  "--prompt",         chat["prompt"],
+                     "--temperature", "0",    "--precision",      "32-true",
+                     "--json",        "true", "--max_new_tokens", "12"};
+    if (chat["system"] != "") command.insert(command.end(), {"--sys_prompt", chat["system"]});
+    for (const json& picture : chat["pictures"])
+      command.insert(command.end(), {"--image", kData / "pictures" / picture.get<std::string>()});
+    const Result result = run(command);
+    ASSERT_EQ(result.exit_code, 0) << result.output;
+    const json line = json::parse(result.output.substr(result.output.find("{\"ended")));
+    EXPECT_EQ(line["text"], chat["answer"]) << chat;
+    EXPECT_EQ(line.value("images", json::array()).size(), chat["pictures"].size());
+  }
+}
+
+TEST_F(Captions, PicturesThatAPromptDoesNotFitAreRefused) {
+  const fs::path tiles = kData / "system/smolvlm", one = photos_ / "a.png";
+  std::ofstream(photos_ / "text.png") << "no picture";
+  const fs::path text = folder_ / "text";
+  fs::copy(model_, text);
+  for (const char* name : {"config.json", "model.safetensors"})
+    fs::copy_file(kData / "parity/llama" / name, text / name, fs::copy_options::overwrite_existing);
+  const std::vector<std::pair<Words, std::string>> cases{
+      {{tiles, "--prompt", "<image> or <image>?", "--image", one}, "2 times for 1 picture"},
+      {{tiles, "--prompt", "<image>?"}, "1 times for 0 pictures"},
+      {{tiles, "--prompt", "x", "--image", photos_ / "text.png"}, "text.png"},
+      {{tiles, "--prompt", "x", "--image", photos_ / "none.png"}, "none.png"},
+      {{model_, "--prompt", "x", "--image", one, "--image", one}, "one picture at a time"},
+      {{text, "--prompt", "x", "--image", one}, "cannot read pictures"}};
+  for (const auto& [words, message] : cases) {
+    Words command = words;
+    command.insert(command.begin(), "generate");
+    const Result result = run(command);
+    EXPECT_EQ(result.exit_code, 2) << result.output;
+    EXPECT_NE(result.output.find(message), result.output.npos) << result.output;
+  }
+}
+
+// BLIP-2, whose picture may stand without a prompt.
+TEST_F(Captions, AreWhatGenerateAnswers) {
+  const Result asked = run({"generate", model_, "--image", photos_ / "a.png", "--temperature", "0",
+                            "--max_new_tokens", "6", "--precision", "32-true", "--json", "true"});
+  ASSERT_EQ(asked.exit_code, 0) << asked.output;
+  const Result told = caption({photos_ / "a.png", "--num_beams", "1", "--format", "jsonl", "--out",
+                               folder_ / "told.jsonl"});
+  ASSERT_EQ(told.exit_code, 0) << told.output;
+  std::string text = json::parse(asked.output.substr(asked.output.find("{\"ended")))["text"];
+  std::ranges::replace_if(
+      text, [](char c) { return c == '\n' || c == '\t' || c == '\r'; }, ' ');
+  const std::string wanted = lines_of(folder_ / "told.jsonl").at(0)["caption"];
+  EXPECT_FALSE(wanted.empty());
+  EXPECT_NE(text.find(wanted), text.npos) << text;
+}
+
 // A picture whose tiles take all of the model's positions is named, and the others are captioned.
 TEST_F(Captions, PassOverPicturesThatLeaveNoRoom) {
   const fs::path model = folder_ / "short";

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <span>
+#include <string_view>
 #include <utility>
 
 #include "base/error.h"
@@ -15,14 +16,6 @@ std::string without_marks(std::string text) {
   for (size_t at = text.find(kPictureMark); at != std::string::npos; at = text.find(kPictureMark))
     text.erase(at, kPictureMark.size());
   return text;
-}
-
-std::string with_one_mark(const std::string& prompt) {
-  const size_t first = prompt.find(kPictureMark);
-  if (first == std::string::npos) return std::string(kPictureMark) + prompt;
-  if (prompt.find(kPictureMark, first + 1) != std::string::npos)
-    throw UserError("the prompt has {} more than once, and a row has one picture", kPictureMark);
-  return prompt;
 }
 
 // What is read, and what is learned behind it.
@@ -54,7 +47,7 @@ void check_places(const Sample& sample, const Reading& reading) {
   const int64_t wanted = sample.num_pictures * reading.num_picture_tokens;
   if (found != wanted)
     throw UserError(
-        "a picture of {} tiles has {} places of token {} for {}: the tokenizer does not belong to "
+        "pictures of {} tiles have {} places of token {} for {}: the tokenizer does not belong to "
         "this model, whose config.json says image_token_id = {} for {}",
         sample.num_pictures, found, reading.picture_token, wanted, reading.picture_token,
         kPictureMark);
@@ -72,24 +65,55 @@ int64_t room_for_answer(const Sample& question, const SampleOptions& options) {
   return room;
 }
 
+int64_t count_marks(std::string_view text) {
+  int64_t count = 0;
+  for (size_t at = 0; (at = text.find(kPictureMark, at)) != text.npos; at += kPictureMark.size())
+    ++count;
+  return count;
+}
+
 }  // namespace
+
+std::string with_marks(const std::string& prompt, int64_t count) {
+  const int64_t found = count_marks(prompt);
+  if (found == count) return prompt;
+  if (found > 0)
+    throw UserError(
+        "the prompt has {} {} times for {} picture{}: write it once for each, or not at all, which "
+        "puts them before the text",
+        kPictureMark, found, count, count == 1 ? "" : "s");
+  std::string marks;
+  for (int64_t i = 0; i < count; ++i) marks += kPictureMark;
+  return marks + prompt;
+}
+
+Sample make_question(std::string text, std::span<const Grid> grids, const TextEncoder& encoder,
+                     const SampleOptions& options) {
+  if (count_marks(text) != std::ssize(grids))
+    throw UserError(
+        "the model's chat template leaves out pictures; use another (chat_template.jinja), or the "
+        "prompt style plain");
+  Sample sample;
+  size_t at = 0;
+  for (const Grid& grid : grids) {
+    at = text.find(kPictureMark, at);
+    const std::string places = text_of_picture(grid, options.reading.num_picture_tokens);
+    text.replace(at, kPictureMark.size(), places);
+    at += places.size();
+    sample.num_pictures += grid.num_pictures();
+  }
+  sample.ids = encoder.encode_prompt(text);
+  sample.labels.assign(sample.ids.size(), options.ignore_index);
+  check_places(sample, options.reading);
+  return sample;
+}
 
 Sample make_picture_sample(const std::string& prompt, const std::string& answer, const Grid& grid,
                            const PromptStyle& style, const TextEncoder& encoder,
                            const SampleOptions& options) {
-  const std::string asked = with_one_mark(prompt), told = without_marks(answer);
+  const std::string asked = with_marks(prompt, 1), told = without_marks(answer);
   Turns turns = style.is_chat() ? chat_turns(asked, told, style) : plain_turns(asked, told);
-  const size_t at = turns.question.find(kPictureMark);
-  if (at == std::string::npos)
-    throw UserError(
-        "the model's chat template leaves out pictures; use another (chat_template.jinja), or "
-        "--data.prompt_style plain");
-  turns.question.replace(at, kPictureMark.size(),
-                         text_of_picture(grid, options.reading.num_picture_tokens));
-  Sample sample{.ids = encoder.encode_prompt(turns.question), .labels = {}};
-  sample.labels.assign(sample.ids.size(), options.ignore_index);
-  sample.num_pictures = grid.num_pictures();
-  check_places(sample, options.reading);
+  Sample sample = make_question(std::move(turns.question), {&grid, 1}, encoder, options);
   const int64_t room = room_for_answer(sample, options);
   std::vector<int32_t> learned = encoder.encode_response(turns.answer);
   sample.cut_tokens = std::max<int64_t>(0, std::ssize(learned) - room);

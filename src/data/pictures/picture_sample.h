@@ -2,12 +2,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
+#include <span>
 #include <string>
 
 #include "data/pictures/picture_text.h"
 #include "data/sample.h"
 
 namespace snug::data {
+
+// `prompt` with kPictureMark for each of `count` pictures: as it is, or with all of them before it
+// if it has none. Throws UserError for another number.
+std::string with_marks(const std::string& prompt, int64_t count);
+
+// `text` with what stands for each picture in the place of its mark, as ids without loss. Throws
+// UserError if there are more or fewer marks than pictures, or if the tokenizer does not have the
+// placeholder that the model's config names.
+Sample make_question(std::string text, std::span<const Grid> grids, const TextEncoder& encoder,
+                     const SampleOptions& options);
 
 // A question about a picture and its answer, of which only the latter is learned. The picture
 // stands where `prompt` has kPictureMark, or else before it. In the chat style both are turns; else

@@ -86,6 +86,7 @@ struct GenerateOptions {
   std::string checkpoint_dir;
   std::vector<std::string> adapters;  // adapter folders; each answers in turn
   std::string quantize;               // weights in 4 or 8 bits; empty = as they are
+  std::vector<std::string> images;    // files of pictures
   std::optional<std::string> prompt;  // empty = standard input
   std::string sys_prompt;             // prompt_style chat only; empty = the template's own
   std::string prompt_style = "auto";  // as the model was trained, else chat, else plain

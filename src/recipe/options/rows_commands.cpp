@@ -335,6 +335,12 @@ std::vector<Row> generate_rows(GenerateOptions& o) {
        .kind = TextKind::Verbatim,
        .positional = true},
       {.theme = kText,
+       .key = "image",
+       .slot = &o.images,
+       .help = "file of a picture that the model sees (BLIP-2, SmolVLM); if given several times, "
+               "each stands where the prompt says <image>, or all before it",
+       .kind = TextKind::File},
+      {.theme = kText,
        .key = "sys_prompt",
        .slot = &o.sys_prompt,
        .help = "system message for the chat template; none: the template's own",
@@ -434,8 +440,9 @@ std::vector<Row> caption_rows(CaptionOptions& o) {
 std::vector<Row> chat_rows(GenerateOptions& o) {
   std::vector<Row> rows = generate_rows(o);
   std::erase_if(rows, [](const Row& row) {
-    return row.key == "prompt" || row.key == "num_samples" || row.key == "stream" ||
-           row.key == "json" || row.key == "num_beams" || row.key == "length_penalty";
+    return row.key == "prompt" || row.key == "image" || row.key == "num_samples" ||
+           row.key == "stream" || row.key == "json" || row.key == "num_beams" ||
+           row.key == "length_penalty";
   });
   for (Row& row : rows)
     if (row.key == "adapter") row.help = "directory of a PEFT or LitGPT adapter for the model";

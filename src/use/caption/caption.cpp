@@ -65,15 +65,6 @@ Loaded load(const data::PictureRows& rows, int64_t row, const data::PictureProce
   }
 }
 
-// How pictures were asked about in training, or the model's chat template, if it has one.
-data::PromptStyle style_of_questions(const engine::LanguageModel& lm,
-                                     const data::TextEncoder& encoder) {
-  if (!lm.model->reads().pictures_anywhere) return data::PromptStyle::make("plain", encoder);
-  const engine::LoadedAdapter* adapter = lm.adapters.empty() ? nullptr : &lm.adapters.front();
-  data::PromptStyle style = style_of_prompts("auto", lm, adapter, encoder);
-  return style.is_chat() ? style : data::PromptStyle::make("plain", encoder);
-}
-
 // Captions the pictures of a source, batch by batch.
 class Run {
  public:
@@ -90,7 +81,8 @@ class Run {
                                         .top_p = options.top_p,
                                         .seed = options.seed},
                                        options.beams, options.temperature > 0 ? 1 : 5)),
-        style_(style_of_questions(lm, encoder_)),
+        style_(style_of_questions("auto", lm, lm.adapters.empty() ? nullptr : &lm.adapters.front(),
+                                  encoder_)),
         processor_(data::read_picture_processor(lm.path, lm.model->reads())),
         writer_(options),
         progress_("pictures", static_cast<size_t>(source.count), !writer_.shows()) {}
@@ -222,15 +214,6 @@ class Run {
 };
 
 }  // namespace
-
-void check_reads_pictures(const models::Model& model, const std::string& name) {
-  if (model.reads().image_size > 0) return;
-  throw UserError(
-      "{} cannot read pictures (its model_type is {}); use a BLIP-2 or SmolVLM for captions, or "
-      "snug "
-      "generate for text",
-      name, model.hugging_face_config().value("model_type", "unknown"));
-}
 
 std::vector<std::string> write_captions(TextGenerator& generator, std::span<const Prompt> prompts,
                                         const GenerationOptions& options, int64_t batch_size) {

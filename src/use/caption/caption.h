@@ -18,7 +18,4 @@ int caption(const recipe::CaptionOptions& options);
 std::vector<std::string> write_captions(TextGenerator& generator, std::span<const Prompt> prompts,
                                         const GenerationOptions& options, int64_t batch_size);
 
-// Throws UserError if the model cannot read pictures.
-void check_reads_pictures(const models::Model& model, const std::string& name);
-
 }  // namespace snug::use

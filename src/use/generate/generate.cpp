@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "use/commands.h"
 
+#include <unistd.h>
+
 #include <chrono>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "base/files.h"
+#include "data/pictures/picture_processor.h"
+#include "data/pictures/picture_sample.h"
 #include "data/prompts.h"
 #include "engine/host.h"
 #include "engine/language_model.h"
@@ -14,15 +19,15 @@
 namespace snug::use {
 namespace {
 
-std::string prompt_text(const recipe::GenerateOptions& options, const data::PromptStyle& style) {
+// `asked`: the user's prompt.
+std::string prompt_text(const recipe::GenerateOptions& options, const std::string& asked,
+                        const data::PromptStyle& style) {
   if (!style.is_chat() || options.sys_prompt.empty()) {
     // As training formats chats for styles without turns.
     const std::string before = options.sys_prompt.empty() ? "" : options.sys_prompt + "\n\n";
-    return style.prompt(
-        {.instruction = before + *options.prompt, .input = "", .output = "", .messages = {}});
+    return style.prompt({.instruction = before + asked, .input = "", .output = "", .messages = {}});
   }
-  const std::vector<tokenizer::Message> turns{{"system", options.sys_prompt},
-                                              {"user", *options.prompt}};
+  const std::vector<tokenizer::Message> turns{{"system", options.sys_prompt}, {"user", asked}};
   return style.render(turns, /*add_generation_prompt=*/true);
 }
 
@@ -42,6 +47,7 @@ void answer(TextGenerator& generator, GenerationRequest request,
                         {"ended", result.ended},
                         {"seconds", seconds}};
     if (!adapter.empty()) line["adapter"] = adapter;
+    if (!options.images.empty()) line["images"] = options.images;
     print_piece(line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
     return;
   }
@@ -65,20 +71,39 @@ void answer_all(TextGenerator& generator, const Prompt& prompt,
            options, adapter);
 }
 
+std::vector<data::PreparedPicture> read_pictures(const recipe::GenerateOptions& options,
+                                                 const engine::LanguageModel& lm) {
+  if (options.images.empty()) return {};
+  check_reads_pictures(*lm.model, options.checkpoint_dir);
+  const data::PictureProcessor processor = data::read_picture_processor(lm.path, lm.model->reads());
+  std::vector<data::PreparedPicture> pictures;
+  for (const std::string& file : options.images)
+    pictures.push_back(processor.prepare(MappedFile(file).bytes(), file));
+  return pictures;
+}
+
 }  // namespace
 
 void generate(const recipe::GenerateOptions& given) {
   recipe::GenerateOptions options = given;
-  options.prompt = given_prompt(given.prompt);
+  // A picture may stand alone.
+  options.prompt = given.images.empty() || given.prompt
+                       ? given_prompt(given.prompt)
+                       : text_of_input(STDIN_FILENO, kPatienceSeconds).value_or("");
   const engine::Host host =
       engine::prepare_host(options.memory_budget, options.num_threads, options.accelerator);
   const engine::LanguageModel lm = engine::open_language_model(
       options.checkpoint_dir, host.device,
       {.precision = options.precision, .quantize = options.quantize, .adapters = options.adapters});
   const data::TextEncoder encoder = data::make_encoder(*lm.tokenizer);
+  const std::vector<data::PreparedPicture> pictures = read_pictures(options, lm);
+  const std::string asked = lm.model->reads().pictures_anywhere
+                                ? data::with_marks(*options.prompt, std::ssize(pictures))
+                                : *options.prompt;
   const auto prompt = [&](const engine::LoadedAdapter* adapter) {
-    const data::PromptStyle style = style_of_prompts(options.prompt_style, lm, adapter, encoder);
-    return text_prompt(*lm.model, encoder, prompt_text(options, style));
+    const auto style_of = pictures.empty() ? style_of_prompts : style_of_questions;
+    const data::PromptStyle style = style_of(options.prompt_style, lm, adapter, encoder);
+    return prompt_with_pictures(*lm.model, encoder, prompt_text(options, asked, style), pictures);
   };
   TextGenerator generator(*lm.executor, *lm.model, *lm.tokenizer, lm.precision.compute);
   if (lm.adapters.empty()) return answer_all(generator, prompt(nullptr), options, "");

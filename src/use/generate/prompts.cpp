@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/error.h"
@@ -24,6 +25,15 @@ data::Sample unanswered(const models::Model& model, const data::TextEncoder& enc
 }
 
 }  // namespace
+
+void check_reads_pictures(const models::Model& model, const std::string& name) {
+  if (model.reads().image_size > 0) return;
+  throw UserError(
+      "{} cannot read pictures (its model_type is {}); a BLIP-2 or a SmolVLM can, and snug "
+      "generate "
+      "without --image takes text alone",
+      name, model.hugging_face_config().value("model_type", "unknown"));
+}
 
 Prompt text_prompt(const models::Model& model, const data::TextEncoder& encoder,
                    const std::string& text) {
@@ -46,6 +56,26 @@ Prompt picture_prompt(const models::Model& model, const data::TextEncoder& encod
   return sample_prompt(std::move(sample), std::move(picture.pixels));
 }
 
+Prompt prompt_with_pictures(const models::Model& model, const data::TextEncoder& encoder,
+                            const std::string& text, std::vector<data::PreparedPicture> pictures) {
+  const data::Reading reading = model.reads();
+  if (pictures.empty()) return text_prompt(model, encoder, text);
+  if (!reading.pictures_anywhere) {
+    if (pictures.size() > 1)
+      throw UserError("this model reads one picture at a time, and there are {}", pictures.size());
+    return sample_prompt(unanswered(model, encoder, text, reading),
+                         std::move(pictures.front().pixels));
+  }
+  std::vector<data::Grid> grids;
+  std::vector<uint8_t> pixels;
+  for (const data::PreparedPicture& picture : pictures) {
+    grids.push_back(picture.grid);
+    pixels.insert(pixels.end(), picture.pixels.begin(), picture.pixels.end());
+  }
+  return sample_prompt(data::make_question(text, grids, encoder, {.reading = reading}),
+                       std::move(pixels));
+}
+
 std::optional<data::PromptRecord> prompts_of_training(const engine::LanguageModel& lm,
                                                       const engine::LoadedAdapter* adapter) {
   if (adapter != nullptr)
@@ -62,6 +92,14 @@ data::PromptStyle style_of_prompts(const std::string& chosen, const engine::Lang
   return data::PromptStyle::make(encoder.chat ? "chat" : "plain", encoder);
 }
 
+data::PromptStyle style_of_questions(const std::string& chosen, const engine::LanguageModel& lm,
+                                     const engine::LoadedAdapter* adapter,
+                                     const data::TextEncoder& encoder) {
+  data::PromptStyle style = style_of_prompts(chosen, lm, adapter, encoder);
+  if (chosen != "auto" || (lm.model->reads().pictures_anywhere && style.is_chat())) return style;
+  return data::PromptStyle::make("plain", encoder);
+}
+
 Prompt sample_prompt(data::Sample sample, std::vector<uint8_t> picture) {
   size_t prompt = 0;
   while (prompt < sample.ids.size() && sample.labels[prompt] != sample.ids[prompt]) ++prompt;
@@ -71,8 +109,6 @@ Prompt sample_prompt(data::Sample sample, std::vector<uint8_t> picture) {
 
 namespace {
 
-// A program that writes the prompt may take a while, but may also never write one.
-constexpr double kPatienceSeconds = 60;
 constexpr size_t kMostBytes = size_t{64} << 20;
 
 constexpr const char* kHowToGive =

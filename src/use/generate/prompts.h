@@ -17,6 +17,9 @@
 
 namespace snug::use {
 
+// Throws UserError if the model cannot read pictures. `name`: of the model, for the message.
+void check_reads_pictures(const models::Model& model, const std::string& name);
+
 Prompt text_prompt(const models::Model& model, const data::TextEncoder& encoder,
                    const std::string& text);
 
@@ -24,6 +27,11 @@ Prompt text_prompt(const models::Model& model, const data::TextEncoder& encoder,
 Prompt picture_prompt(const models::Model& model, const data::TextEncoder& encoder,
                       const data::PromptStyle& style, const std::string& text,
                       data::PreparedPicture picture);
+
+// `text`: as a style has formatted it, with a mark for each picture where the model has pictures
+// among its text. Throws UserError for a number of pictures that the model does not take.
+Prompt prompt_with_pictures(const models::Model& model, const data::TextEncoder& encoder,
+                            const std::string& text, std::vector<data::PreparedPicture> pictures);
 
 // How prompts were formatted in the training of the model, or of the adapter (null: none);
 // std::nullopt: unknown.
@@ -36,8 +44,17 @@ data::PromptStyle style_of_prompts(const std::string& chosen, const engine::Lang
                                    const engine::LoadedAdapter* adapter,
                                    const data::TextEncoder& encoder);
 
+// The same for questions about pictures: for "auto" the chat template if the model has pictures
+// among its text and was not trained otherwise, else the plain prompt.
+data::PromptStyle style_of_questions(const std::string& chosen, const engine::LanguageModel& lm,
+                                     const engine::LoadedAdapter* adapter,
+                                     const data::TextEncoder& encoder);
+
 // The tokens of a caption sample before the first one with loss.
 Prompt sample_prompt(data::Sample sample, std::vector<uint8_t> picture);
+
+// A program that writes the prompt may take a while, but may also never write one.
+inline constexpr double kPatienceSeconds = 60;
 
 // The text of a pipe or file, without line feeds at its end; std::nullopt for a terminal or an
 // empty text. Throws UserError if a pipe sends nothing for `seconds`.

@@ -73,7 +73,7 @@ TEST(PictureSample, PictureStandsWhereThePromptSaysOrBeforeIt) {
                     make_picture_sample("<image><image>", "", {}, plain, encoder,
                                         {.reading = kTiles});
                   }),
-                  "more than once");
+                  "2 times for 1 picture");
 }
 
 // The template writes a space before the answer and a token behind it, which are learned; the line
@@ -119,7 +119,7 @@ TEST(PictureSample, AnswersAreCutAndPicturesAreNot) {
   another.encode = byte_encoder(true).encode;
   EXPECT_CONTAINS(
       message_of([&] { make_picture_sample("", "x", {}, plain, another, {.reading = kTiles}); }),
-      "has 0 places of token 900 for 3");
+      "have 0 places of token 900 for 3");
 }
 
 // A picture of 8 × 8 pixels is made 16 × 16 and cut into four; one of 16 × 4 into two.
