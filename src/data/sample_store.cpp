@@ -129,6 +129,12 @@ int64_t SampleStore::most_pictures(int64_t wanted) const {
   return num_pictures_.empty() ? 0 : most(num_pictures_, wanted);
 }
 
+double SampleStore::mean_pictures() const {
+  if (num_pictures_.empty() || count() == 0) return 0;
+  const auto all = std::accumulate(num_pictures_.begin(), num_pictures_.end(), int64_t{0});
+  return static_cast<double>(all) / static_cast<double>(num_different());
+}
+
 int64_t SampleStore::most(const std::vector<int32_t>& counts, int64_t wanted) const {
   std::vector<int32_t> all;
   for (int64_t i = 0; i < count(); ++i) all.push_back(counts[place(i)]);

@@ -73,6 +73,7 @@ class SampleStore {
   int64_t most_targets(int64_t count) const;
   // The largest number of pictures that `count` samples have together.
   int64_t most_pictures(int64_t count) const;
+  double mean_pictures() const;  // of a sample
   // A hash, to check that a resumed run reads the same samples.
   uint64_t fingerprint() const;
 

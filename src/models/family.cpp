@@ -135,7 +135,7 @@ void Model::write_gguf_config(files::GgufWriter& /*out*/) const {
                   hugging_face_config().value("model_type", "this model"));
 }
 
-double Model::flops_per_token(double seqlen) const {
+double Model::flops_per_token(double seqlen, double /*pictures*/) const {
   const Dimensions d = dimensions();
   // 2 per multiply-add. Each weight counts for the forward and its input's gradient, a trained one
   // also for its own gradient. The embedding is a lookup; a tied one counts as the head's product.

@@ -100,9 +100,9 @@ class Model {
   virtual void set_dropout(double /*probability*/) {}
 
   // Floating-point operations per training token in a document of `seqlen` tokens: forward and
-  // backward of products and attention, with the document's picture and source, without
-  // recomputation.
-  virtual double flops_per_token(double seqlen) const;
+  // backward of products and attention, with the document's `pictures` (tiles each count as one)
+  // and source, without recomputation.
+  virtual double flops_per_token(double seqlen, double pictures) const;
 
   std::vector<nn::Parameter*> parameters();
   int64_t num_parameters();

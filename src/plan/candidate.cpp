@@ -128,9 +128,9 @@ Candidate evaluate(const models::Model& model, const recipe::Recipe& recipe, con
       static_cast<double>(work.samples.total_tokens()) / static_cast<double>(work.samples.count());
   const auto adapted = models::model_like(model);
   engine::choose_trained(*adapted, recipe);
-  candidate.cost =
-      step_cost(*adapted, recipe, device, candidate.prediction,
-                tokens * static_cast<double>(recipe.train.micro_batch_size), tokens, rank);
+  candidate.cost = step_cost(*adapted, recipe, device, candidate.prediction,
+                             tokens * static_cast<double>(recipe.train.micro_batch_size),
+                             {.tokens = tokens, .pictures = work.samples.mean_pictures()}, rank);
   return candidate;
 }
 

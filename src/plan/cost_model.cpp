@@ -146,7 +146,7 @@ void add_update(StepCost& cost, const UpdateCost& update) {
 
 StepCost step_cost(const models::Model& model, const recipe::Recipe& recipe,
                    const DeviceProfile& whole_device, const Prediction& prediction, double tokens,
-                   double seqlen, int rank) {
+                   const DocumentSize& document, int rank) {
   const nn::Precision precision = nn::parse_precision(recipe.precision);
   const engine::Strategy strategy = engine::named_strategy(recipe);
   const int64_t ranks_per_machine = engine::named_ranks_per_node(recipe);
@@ -168,8 +168,8 @@ StepCost step_cost(const models::Model& model, const recipe::Recipe& recipe,
                       strategy.mesh[dist::Axis::Tensor];
   const int stages = strategy.mesh[dist::Axis::Pipeline];
   const double flops = device.flops(precision.compute, recipe.matmul_precision);
-  const double per_token = model.flops_per_token(seqlen);
-  const double of_attention = std::min(per_token, attention_flops(model, seqlen));
+  const double per_token = model.flops_per_token(document.tokens, document.pictures);
+  const double of_attention = std::min(per_token, attention_flops(model, document.tokens));
   const auto seconds_of_flops = [&](double of_token, double efficiency) {
     return of_token * tokens * micro_batches * repeated * slowest_stage(recipe, model, stages) /
            (flops * efficiency * sharing);

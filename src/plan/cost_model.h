@@ -49,11 +49,17 @@ struct StepCost {
   double tokens_per_second() const { return seconds() > 0 ? tokens / seconds() : 0; }
 };
 
+// An average document's tokens and pictures.
+struct DocumentSize {
+  double tokens = 0, pictures = 0;
+};
+
 // For an average step of a model with the recipe's adapters: micro-batches of `tokens` tokens in
-// documents of `seqlen`. `prediction` may be for a longer micro-batch; it is that of `rank`.
+// documents of `document`'s size. `prediction` may be for a longer micro-batch; it is that of
+// `rank`.
 StepCost step_cost(const models::Model& model, const recipe::Recipe& recipe,
                    const DeviceProfile& device, const Prediction& prediction, double tokens,
-                   double seqlen, int rank = 0);
+                   const DocumentSize& document, int rank = 0);
 
 // The traffic of one axis and its time.
 struct AxisCost {

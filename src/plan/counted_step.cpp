@@ -86,8 +86,8 @@ CountedStep count_step(const models::Model& model, const recipe::Recipe& recipe,
   const at::ScalarType compute = nn::parse_precision(recipe.precision).compute;
   const auto adapted = models::model_like(model);
   engine::choose_trained(*adapted, recipe);
-  result.product_seconds = adapted->flops_per_token(seqlen) * result.tokens /
-                           device.flops(compute, recipe.matmul_precision);
+  result.product_seconds = adapted->flops_per_token(seqlen, work.samples.mean_pictures()) *
+                           result.tokens / device.flops(compute, recipe.matmul_precision);
   result.device_seconds = sum(result.operations, &Operation::seconds);
   result.host_seconds = result.launches() * kSecondsPerLaunch;
   return result;

@@ -321,7 +321,7 @@ void Finetune::train() {
   const double tokens_per_sample = static_cast<double>(samples.total_tokens()) /
                                    static_cast<double>(std::max<int64_t>(1, samples.count()));
   const double peak = engine::peak_flops_per_second(host_.device, engine_.precision.compute);
-  figures_->set_flops(base_->model().flops_per_token(tokens_per_sample),
+  figures_->set_flops(base_->model().flops_per_token(tokens_per_sample, samples.mean_pictures()),
                       host_.device.is_cuda() ? peak * world_->size() : peak);
   loop_.emplace(TrainingLoop::Parts{.recipe = recipe_,
                                     .dataset = dataset_,

@@ -355,8 +355,8 @@ std::vector<HeadCount> DecoderModel::head_counts() const {
 }
 
 // A token computes with a few of a block's experts.
-double DecoderModel::flops_per_token(double seqlen) const {
-  double flops = Model::flops_per_token(seqlen);
+double DecoderModel::flops_per_token(double seqlen, double pictures) const {
+  double flops = Model::flops_per_token(seqlen, pictures);
   for (const auto& block : blocks_)
     if (auto& experts = block->experts()) flops -= experts->idle_flops_per_token();
   return flops;

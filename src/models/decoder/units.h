@@ -119,7 +119,7 @@ class DecoderModel final : public Model {
     return decoder::gguf_constants(config_);
   }
   double initializer_range() const override { return config_.initializer_range; }
-  double flops_per_token(double seqlen) const override;
+  double flops_per_token(double seqlen, double pictures) const override;
   std::vector<nn::SplitRow> split() const override;
   std::vector<HeadCount> head_counts() const override;
   void prepare(at::Device device, int64_t max_seqlen) override;

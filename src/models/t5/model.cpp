@@ -70,13 +70,13 @@ data::Reading T5Model::reads() const {
 
 // Each token passes one of the two stacks. Attention's two products take 12 operations per query,
 // key and feature, forward and backward; causal attention half as many.
-double T5Model::flops_per_token(double seqlen) const {
+double T5Model::flops_per_token(double seqlen, double pictures) const {
   const double length = seqlen / 2;
   const double keys_of_source = 12.0 * static_cast<double>(config_.num_layers) * length;
   const double keys_of_target =
       (6.0 + 12.0) * static_cast<double>(config_.num_decoder_layers) * length;
   const auto features = static_cast<double>(config_.num_heads * config_.d_kv);
-  return (Model::flops_per_token(0) + features * (keys_of_source + keys_of_target)) / 2;
+  return (Model::flops_per_token(0, pictures) + features * (keys_of_source + keys_of_target)) / 2;
 }
 
 }  // namespace snug::models::t5

@@ -30,7 +30,7 @@ class T5Model final : public Model {
   void prepare(at::Device device, int64_t max_seqlen) override;
   data::Reading reads() const override;
   // Per average token, assuming that half of a document's tokens are its source's.
-  double flops_per_token(double seqlen) const override;
+  double flops_per_token(double seqlen, double pictures) const override;
   void set_dropout(double probability) override { config_.dropout_rate = probability; }
 
  private:

@@ -46,8 +46,8 @@ double PictureModel::picture_flops() const {
   return flops;
 }
 
-double PictureModel::flops_per_token(double seqlen) const {
-  return language_->flops_per_token(seqlen) + picture_flops() / std::max(seqlen, 1.0);
+double PictureModel::flops_per_token(double seqlen, double pictures) const {
+  return language_->flops_per_token(seqlen, 0) + pictures * picture_flops() / std::max(seqlen, 1.0);
 }
 
 }  // namespace snug::models::vision

@@ -21,7 +21,7 @@ class PictureModel : public Model {
   void prepare(at::Device device, int64_t max_seqlen) final {
     language_->prepare(device, max_seqlen);
   }
-  double flops_per_token(double seqlen) const final;
+  double flops_per_token(double seqlen, double pictures) const final;
 
   const Pixels& pixels() const { return pixels_; }
   void set_pixels(const Pixels& pixels) { pixels_ = pixels; }

@@ -147,7 +147,8 @@ Like::Like(const recipe::PlanOptions& options, const models::Model& model,
       device_(device),
       num_blocks_(model.dimensions().num_layers),
       tied_(model.hugging_face_config().value("tie_word_embeddings", false)),
-      our_tokens_(candidate.prediction.tokens) {
+      our_tokens_(candidate.prediction.tokens),
+      pictures_(samples.mean_pictures()) {
   const nlohmann::json config = model.hugging_face_config();
   const auto* family = models::decoder::find_family(config.value("model_type", ""));
   if (program_ == kTransformers && options.recipe_deepspeed)
@@ -184,7 +185,8 @@ StepCost Like::cost_of(const models::Model& model) const {
   const auto adapted = models::model_like(model);
   engine::choose_trained(*adapted, candidate_.recipe);
   return step_cost(*adapted, candidate_.recipe, device_, prediction,
-                   static_cast<double>(prediction.tokens), static_cast<double>(options_.tokens));
+                   static_cast<double>(prediction.tokens),
+                   {.tokens = static_cast<double>(options_.tokens), .pictures = pictures_});
 }
 
 bool Like::fits(const rivals::Figures& figures) const {

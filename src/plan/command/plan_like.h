@@ -65,6 +65,7 @@ class Like {
   int64_t num_blocks_;
   bool tied_;           // LitGPT trains embedding and head apart
   int64_t our_tokens_;  // of our micro-batch
+  double pictures_;     // of a sample
   rivals::Options options_;
   rivals::Figures like_;
   StepCost cost_;                // as snug's, with what the other program writes and pads

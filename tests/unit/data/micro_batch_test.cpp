@@ -218,6 +218,7 @@ TEST(MicroBatch, PicturesAreWhereTheirPlacesAre) {
   EXPECT_EQ(store.sample(2).num_pictures, 2);
   EXPECT_EQ(store.most_pictures(1), 2);
   EXPECT_EQ(store.most_pictures(3), 3);
+  EXPECT_EQ(store.mean_pictures(), 1);
   const std::vector<int64_t> two = {2, 0};
   EXPECT_EQ(make_micro_batch(store, two, {.reading = reading}).num_pictures, 2);
   EXPECT_ANY_THROW(make_micro_batch(std::vector<Sample>{with_pictures(sample_of({3, 50}, 1), 1)},

@@ -149,6 +149,7 @@ TEST(PictureSample, BatchesHaveAllTilesOfTheirSamples) {
   EXPECT_EQ(dataset.prompt_style, "plain");
   EXPECT_EQ(dataset.train.most_pictures(1), 5);
   EXPECT_EQ(dataset.train.most_pictures(2), 5 + 3);
+  EXPECT_EQ(dataset.train.mean_pictures(), 4);
   const auto source = dataset.train_batches();
   const MicroBatch batch = source->make(std::vector<int64_t>{0, 1});
   EXPECT_EQ(batch.num_pictures, 8);

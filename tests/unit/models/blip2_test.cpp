@@ -134,10 +134,9 @@ TEST_F(Blip2, PartsAreAllUnits) {
   EXPECT_EQ(units, model->units());
 }
 
-// Of one picture: what is left of three lengths where a part in proportion to the length goes.
+// Of one picture.
 double picture_flops(const Model& model) {
-  return 150 *
-         (model.flops_per_token(50) - 2 * model.flops_per_token(100) + model.flops_per_token(150));
+  return 50 * (model.flops_per_token(50, 1) - model.flops_per_token(50, 0));
 }
 
 // ViT-g reads 257 positions of a picture, and 6 operations go with each of its weights.
@@ -147,6 +146,7 @@ TEST_F(Blip2, PicturesCountInOperations) {
   const double picture = picture_flops(*model);
   EXPECT_GT(picture, vision);
   EXPECT_LT(picture, 1.15 * vision);
+  EXPECT_DOUBLE_EQ(model->flops_per_token(50, 4) - model->flops_per_token(50, 0), 4 * picture / 50);
   const ModelPart vision_part = model->parts().front();
   for (nn::Unit* unit : vision_part.units)
     for (nn::Parameter* parameter : unit->parameters()) parameter->trained = false;

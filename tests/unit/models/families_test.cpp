@@ -398,7 +398,7 @@ TEST_F(FromConfig, WorkOfAnEncoderCounts) {
   const auto flops = [&](int encoder, int decoder, double seqlen) {
     config["num_layers"] = encoder;
     config["num_decoder_layers"] = decoder;
-    return make(config)->flops_per_token(seqlen);
+    return make(config)->flops_per_token(seqlen, 0);
   };
   const double at_rest = flops(2, 2, 0);
   // 2 · 3 passes: q, k, v, o of 32 x 24 and two layers of 32 x 40, for half of the tokens.
