@@ -311,6 +311,11 @@ void read_experts(Config& c, const std::string& where) {
   if (!c.json.contains("num_experts_per_tok")) return;
   const char* count = fields.has("num_local_experts") ? "num_local_experts" : "num_experts";
   c.num_experts = fields.integer_between(count, 1, 1 << 16);
+  // Each is an object of its own. The largest published models have some 25,000.
+  constexpr int64_t kMostExperts = int64_t{1} << 16;
+  if (c.num_experts * c.num_hidden_layers > kMostExperts)
+    throw UserError("{}: {} layers of {} experts each are more than the {} that a model may have",
+                    where, c.num_hidden_layers, c.num_experts, kMostExperts);
   c.experts_per_token = fields.integer_between("num_experts_per_tok", 1, c.num_experts);
   c.expert_size = fields.integer_between("moe_intermediate_size", 1, 1 << 22, c.intermediate_size);
   c.normalized_routes = fields.boolean("norm_topk_prob", true);

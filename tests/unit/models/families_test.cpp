@@ -230,6 +230,7 @@ TEST_F(FromConfig, RefusalsNameFileAndKey) {
   expect(with("t5", "relative_attention_num_buckets", 7), "relative_attention_num_buckets = 7");
   expect(with("t5", "decoder_start_token_id", 1000), "decoder_start_token_id = 1000");
   expect(with("t5", "is_encoder_decoder", false), "is_encoder_decoder");
+  expect(with("mixtral", "num_local_experts", 60000), "2 layers of 60000 experts each");
 }
 
 // A decoder's config is read whole or not at all.
