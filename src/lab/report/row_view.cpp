@@ -266,6 +266,17 @@ std::string time_meaning(const LabRun& run, const std::vector<RowView>& views) {
          "verdict.";
 }
 
+std::string why_no_cost(const LabRun& run, const std::vector<RowView>& views) {
+  if (run.mode != Mode::Run) return "";
+  for (const RowView& view : views)
+    if (came_to_an_end(view) && !view.row->price_per_hour.empty() && view.price.per_hour <= 0)
+      return fmt::format(
+          "No cost: the suite's price_per_hour is of {}, and {} ran on {}; device: with that "
+          "device's name and its price beside it would count.",
+          view.row->device, view.row->id, view.result->device);
+  return "";
+}
+
 std::vector<const RowView*> members_of(const Group& group, const std::vector<RowView>& views) {
   std::vector<const RowView*> out;
   for (const RowView& view : views)
@@ -275,12 +286,14 @@ std::vector<const RowView*> members_of(const Group& group, const std::vector<Row
 
 const RowView* best_of_sweep(const std::vector<const RowView*>& members) {
   const RowView* best = nullptr;
+  int rows = 0;
   for (const RowView* view : members) {
     if (view->outcome.kind != OutcomeView::Kind::Good || view->own == nullptr) continue;
     if (view->own->tokens_per_second <= 0) continue;
+    ++rows;
     if (best == nullptr || view->own->tokens_per_second > best->own->tokens_per_second) best = view;
   }
-  return best;
+  return rows > 1 ? best : nullptr;
 }
 
 namespace {
