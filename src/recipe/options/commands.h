@@ -1,5 +1,5 @@
 // The options of each command other than finetune. As in recipe.h: plain structs, with one row per
-// member in rows_commands.cpp.
+// member in rows_*.cpp.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
