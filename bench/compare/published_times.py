@@ -51,20 +51,23 @@ def run(snug, words, cache):
                           env={**os.environ, "SNUG_CACHE": cache})
     if "{" not in done.stdout:
         sys.exit(f"{' '.join(words)}\n{done.stderr}")
-    return json.loads(done.stdout[done.stdout.index("{"):])
+    return json.loads(done.stdout[done.stdout.index("{"):]), done.returncode
 
 
 def times_of(snug, suite, cache):
     """(id, published, planned, of that memory, command) of each row with a published time."""
     words = ["lab", "run", suite, "--plan", "--rows", "*", "--out_dir", f"{cache}/{suite}", "--json"]
-    for row in run(snug, words, cache)["rows"]:
+    report, exit_code = run(snug, words, cache)
+    if exit_code != 0:
+        sys.exit(f"snug {' '.join(words)}: exit code {exit_code}; 4 is a difference that the suite does not explain")
+    for row in report["rows"]:
         for figure in row["published"] or []:
             if figure["unit"] == "seconds" and figure["compared"]:
                 yield row["id"], figure["published"], figure["compared"], row["command"]
 
 
 def eager(snug, command, factor, cache):
-    time = run(snug, [*command.split()[1:], "--json"], cache)["time"]
+    time = run(snug, [*command.split()[1:], "--json"], cache)[0]["time"]
     return (factor - 1) * time["activations_seconds"]
 
 
