@@ -59,18 +59,21 @@ void add_part(std::string& text, std::ptrdiff_t number, const std::string& words
   text += fmt::format("{} {}", number, words);
 }
 
-// "; memory: 15 of 16 within 10 %".
+// "; memory: 15 of 16 within 10 %", "; time: 9 of 16 within 10 % (13 of 16 fitted)".
 std::string figures_line(const std::vector<RowView>& views, FigureCheck::Unit unit) {
-  int held = 0, near = 0;
+  int held = 0, near = 0, fitted = 0;
   for (const RowView& view : views)
     for (const FigureCheck& check : view.verdict.figures) {
       if (check.unit != unit || !check.is_held()) continue;
       ++held;
       if (check.within_a_tenth()) ++near;
+      if (check.is_fitted) ++fitted;
     }
   if (held == 0) return "";
-  return fmt::format("; {}: {} of {} within 10 %",
-                     unit == FigureCheck::Unit::Bytes ? "memory" : "time", near, held);
+  std::string out = fmt::format("; {}: {} of {} within 10 %",
+                                unit == FigureCheck::Unit::Bytes ? "memory" : "time", near, held);
+  if (fitted > 0) out += fmt::format(" ({} of {} fitted)", fitted, held);
+  return out;
 }
 
 // How many of those that differ are explained.

@@ -83,6 +83,27 @@ TEST(Verdicts, OutcomeAndFiguresAreMarkedApart) {
     EXPECT_EQ(count(html, std::string("<dt>") + word + "</dt>"), 1U) << word;
 }
 
+// Meeting a time that the plan was fitted on proves little; a measured one was never fitted.
+TEST(Verdicts, FittedTimesAreSaidToBe) {
+  LabRun run = test::planned_sample();
+  test::row_of(run, "wide-b4").time_is_fitted = true;
+  EXPECT_NE(summary_line(run, views_of(run)).find("time: 0 of 4 within 10 % (1 of 4 fitted)"),
+            std::string::npos);
+  EXPECT_GE(count(report_html(run), "time −23.1 %, fitted</span>"), 1U);
+  int fitted = 0;
+  const json report = json::parse(report_json(run));
+  for (const json& row : report["rows"])
+    for (const json& figure : row["published"])
+      if (figure.at("fitted").get<bool>()) {
+        EXPECT_EQ(row["id"], "wide-b4");
+        EXPECT_EQ(figure["unit"], "seconds");
+        ++fitted;
+      }
+  EXPECT_EQ(fitted, 1);
+  run.mode = Mode::Run;
+  EXPECT_EQ(summary_line(run, views_of(run)).find("fitted"), std::string::npos);
+}
+
 TEST(Verdicts, WhatOnlyASuiteExpectsIsNotCalledPublished) {
   LabRun run = test::measured_sample();
   run.record.source.clear();
