@@ -274,8 +274,8 @@ std::string why_no_cost(const LabRun& run, const std::vector<RowView>& views) {
   for (const RowView& view : views)
     if (came_to_an_end(view) && !view.row->price_per_hour.empty() && view.price.per_hour <= 0)
       return fmt::format(
-          "No cost: the suite's price_per_hour is of {}, and {} ran on {}; device: with that "
-          "device's name and its price beside it would count.",
+          "No cost: price_per_hour is that of {}, but {} ran on {}. Give the row that device (cpu, "
+          "or a GPU's profile) and its price.",
           view.row->device, view.row->id, view.result->device);
   return "";
 }

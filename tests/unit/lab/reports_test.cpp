@@ -521,7 +521,7 @@ TEST(Costs, AreColumnsWhereTheSuiteHasAPrice) {
   run.rows[at].device = "a100-80";
   run.results[at].device = "Some Processor";
   const std::string why =
-      "price_per_hour is of a100-80, and " + result.id + " ran on Some Processor";
+      "price_per_hour is that of a100-80, but " + result.id + " ran on Some Processor";
   for (const std::string& text : {report_text(run, 0), report_markdown(run), report_html(run)})
     EXPECT_NE(text.find("ran on Some Processor"), std::string::npos) << text;
   EXPECT_NE(report_text(run, 0).find(why), std::string::npos) << report_text(run, 0);
