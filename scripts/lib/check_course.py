@@ -101,12 +101,21 @@ def script(words, root):
 def not_understood(words, root, program):
     """What the program says against a command, or its help does not have; nothing is run."""
     if words[0] in ("finetune", "finetune_full"):
-        return says(root, program, *words, "--print_config")[1]
+        recipe, fault = says(root, program, *words, "--print_config")
+        return fault or tokenizer_fault(recipe)
     help_text, fault = says(root, program, words[0], "--help", "all")
     known = set(re.findall(r"^  (--[\w.]+)", help_text, re.M))
     options = [word.split("=")[0] for word in words if word.startswith("--")]
     unknown = [f"no option {option}" for option in options if option not in known]
     return fault or ", ".join(unknown + (rows(words[2:], root, program) if words[:2] == ["lab", "run"] else []))
+
+
+def tokenizer_fault(recipe):
+    """A run from a config asks a recipe's checkpoint_dir for its tokenizer, which random samples need not have."""
+    if all(re.search(said, recipe, re.M) for said in
+           (r"^checkpoint_dir: (?!null)", r"^  config: (?!null)", r"^  class_path: Synthetic$")):
+        return "with --data Synthetic and model.config the recipe's checkpoint_dir is in the way: --checkpoint_dir none"
+    return ""
 
 
 def rows(words, root, program):

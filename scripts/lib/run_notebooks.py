@@ -140,6 +140,8 @@ def steady(line):
         return re.sub(r"[0-9.]+", "#", line)
     if re.match(r" *[0-9,]+ .* [0-9]+ %$", line):  # --scaling: seconds, tokens/s and efficiency are the last
         return re.sub(r"( +[0-9.]+){3} %$", " #", line)
+    if fitted := re.match(r"[0-9.]+ [KMG]iB +[0-9.]+ [KMG]iB +[0-9.]+ +[0-9,]+ +--", line):  # --fit: s/step, tokens/s
+        return re.sub(r" +[0-9.]+ +[0-9,]+ +--$", " # --", fitted[0]) + line[fitted.end() :]
     line = re.sub(r" +([0-9.]+x the time|as fast) +", " # ", line)
     return re.sub(r"[0-9.]+$", "#", line) if re.match(r"(dp|fsdp|tp|pp) +\d", line) else line
 

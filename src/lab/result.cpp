@@ -60,8 +60,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Row, id, title, change, from, mo
                                                 options, plan_options, run_options, scaled_options,
                                                 original_options, device, memory_budget,
                                                 scaled_memory_budget, like, expected, comparisons,
-                                                published, hardware, notes, explained, not_run,
-                                                group, value, price_per_hour)
+                                                published, time_is_fitted, hardware, notes,
+                                                explained, not_run, group, value, price_per_hour)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Group, kind, id, title, over, base, together,
                                                 smallest, largest, models)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ModelChoice, checkpoint, config, scaled_config)

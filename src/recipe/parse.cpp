@@ -385,6 +385,8 @@ ParsedCommand parse_words(Command command, const std::string& name,
         "snug {} takes no recipe; --config and --print_config belong to finetune and plan", name);
   std::vector<std::string> faults;
   place_positionals(words, rows, name, faults);
+  parsed.plan.names_folder =
+      std::ranges::count(words.settings, "checkpoint_dir", &Setting::key) > 0;
   std::vector<Setting> file;
   if (!words.config.empty()) file = recipe_settings(parsed, words, faults);
   fill(parsed, std::move(words), file, std::move(faults));

@@ -158,8 +158,9 @@ BaseModel::BaseModel(const recipe::Recipe& recipe) : recipe_(recipe) {
   if (is_random() && !recipe_.checkpoint_dir.empty() &&
       !std::filesystem::is_directory(recipe_.checkpoint_dir))
     throw UserError(
-        "{}: with model.config the model only provides the tokenizer and must be a folder; leave "
-        "it out, or leave out --model.config to train that model",
+        "{} is no folder: with model.config checkpoint_dir only gives the tokenizer; leave it out, "
+        "or give --checkpoint_dir none if the recipe has it, or leave out model.config to train "
+        "the model in checkpoint_dir",
         recipe_.checkpoint_dir);
   if (is_random() && std::filesystem::is_directory(recipe_.checkpoint_dir))
     checkpoint_.path = recipe_.checkpoint_dir;

@@ -88,6 +88,26 @@ TEST(PlanCommand, SweepsOptions) {
   EXPECT_EQ(sweep("no_such_key=1,2").exit_code, 2);
 }
 
+// A model that is named beside a config would not be planned; a recipe's is what the config
+// replaces.
+TEST(PlanCommand, RefusesAModelBesideAConfig) {
+  for (const char* more : {"--json", "--largest"}) {
+    const Result result = run(plan_words({"nowhere", more}));
+    EXPECT_EQ(result.exit_code, 2) << result.output;
+    for (const char* part : {"nowhere is no folder", "leave nowhere out", "open-llama-7b.json"})
+      EXPECT_NE(result.output.find(part), std::string::npos) << result.output;
+  }
+  const auto exit_code = [](std::vector<std::string> more) {
+    more.insert(more.end(), {"--device", "a100-80"});
+    return run(plan_words(more)).exit_code;
+  };
+  EXPECT_EQ(exit_code({"--checkpoint_dir", "nowhere"}), 2);
+  EXPECT_EQ(exit_code({"--checkpoint_dir", "none"}), 0);
+  EXPECT_EQ(exit_code({SNUG_SOURCE_DIR}), 0);
+  const std::string recipe = std::string(SNUG_SOURCE_DIR) + "/recipes/open-llama-7b/full.yaml";
+  EXPECT_EQ(exit_code({"--config", recipe}), 0);
+}
+
 // What is found fits as its own plan says, and one more layer does not.
 TEST(PlanCommand, FindsTheLargestModel) {
   const Result found = run(plan_words({"--device", "rtx-4090", "--largest", "--json"}));

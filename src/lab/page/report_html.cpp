@@ -32,14 +32,15 @@ std::string top(const LabRun& run, const std::vector<RowView>& views) {
       "</div></div>",
       isolated(record.title.empty() ? record.suite : record.title), xml_escape(mode_words(run)),
       xml_escape(record.suite.empty() ? "lab" : record.suite));
-  const std::string times = time_meaning(run, views);
+  std::string notes;
+  for (const std::string& note : {time_meaning(run, views), why_no_cost(run, views)})
+    if (!note.empty()) notes += " " + note;
   if (!record.about.empty()) out += fmt::format("<p>{}</p>", isolated(record.about));
   if (!record.source.empty())
     out += fmt::format("<p class=\"mu small\">Published in: {}</p>", isolated(record.source));
   out +=
       fmt::format("<div class=\"headline\"><p><strong>{}</strong></p><p class=\"mu\">{}</p></div>",
-                  xml_escape(summary_line(run, views)),
-                  isolated(mode_meaning(run) + (times.empty() ? "" : " " + times)));
+                  xml_escape(summary_line(run, views)), isolated(mode_meaning(run) + notes));
   return out + "<p id=\"said\" role=\"status\" class=\"mu small\"></p></header>";
 }
 

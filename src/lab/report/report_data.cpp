@@ -73,6 +73,7 @@ json checks_json(const RowVerdict& verdict) {
              {"published", check.published},
              {"with", check.with},
              {"decides", check.decides},
+             {"fitted", check.is_fitted},
              {"compared", nullptr},
              {"deviation", nullptr}};
     if (check.is_held()) {

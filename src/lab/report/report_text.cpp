@@ -18,11 +18,20 @@ using report::printable;
 
 constexpr size_t kLeastChanges = 16;   // columns that "What changed" keeps at least
 constexpr size_t kWidthOfFiles = 120;  // of a table that goes to no terminal
+constexpr size_t kMostVerdict = 16;    // columns of a verdict, which goes on in the next line
 
 std::string shortened(const std::string& text, size_t columns) {
   const std::string clean = printable(text);
   if (report::display_width(clean) <= columns) return clean;
   return report::fit_columns(clean, columns - 1) + "…";
+}
+
+// A long verdict in several lines, so that it takes no other column's place.
+std::vector<std::string> folded_cell(const std::vector<std::string>& lines) {
+  std::vector<std::string> out;
+  for (const std::string& line : lines)
+    for (std::string& part : report::wrapped(line, kMostVerdict)) out.push_back(std::move(part));
+  return out;
 }
 
 // The cells of the table, with "What changed" cut so that the others fit the width.
@@ -43,6 +52,7 @@ std::string drawn(const std::vector<TableColumn>& columns, const std::vector<Row
         cells.back()[0] = shortened(cells.back()[0], changes_width);
       if (column.cell == Cell::Row && least_width > kOutcome)
         cells.back()[0] = shortened(cells.back()[0], least_width - kOutcome);
+      if (column.cell == Cell::Verdict) cells.back() = folded_cell(cells.back());
       height = std::max(height, cells.back().size());
     }
     for (size_t line = 0; line < height; ++line) {
@@ -205,10 +215,13 @@ std::string counted_retries(const Group& group, const std::vector<const RowView*
   return out;
 }
 
+bool has_completed(const RowView* view) { return view->outcome.kind == OutcomeView::Kind::Good; }
+
+// Empty: one row completed, which is no optimum.
 std::string sweep_text(const LabRun& run, const Group& group,
                        const std::vector<const RowView*>& members) {
   const RowView* best = best_of_sweep(members);
-  if (best == nullptr) return "no row completed";
+  if (best == nullptr) return std::ranges::any_of(members, has_completed) ? "" : "no row completed";
   const RowView* published = is_full_size(run) ? best_published(members) : nullptr;
   std::string text =
       fmt::format("most tokens per second at {} {} ({})", group.over, value_text(group, *best),
@@ -227,10 +240,11 @@ std::string groups_text(const LabRun& run, const std::vector<RowView>& views, bo
   for (const Group& group : run.suite.groups) {
     const auto members = members_of(group, views);
     if (members.empty()) continue;
+    const std::string found = group.kind == Group::Kind::Search ? search_text(group, views)
+                                                                : sweep_text(run, group, members);
+    if (found.empty()) continue;
     const std::string line =
-        fmt::format("{}: {}", group.title.empty() ? group.id : group.title,
-                    group.kind == Group::Kind::Search ? search_text(group, views)
-                                                      : sweep_text(run, group, members));
+        fmt::format("{}: {}", group.title.empty() ? group.id : group.title, found);
     out += fmt::format("{}{}\n", escape ? "- " : "", escape ? markdown(line) : printable(line));
   }
   return out;
@@ -278,6 +292,7 @@ std::string report_text(const LabRun& run, int width, Shown what) {
   if (const std::string why = reasons(views, "  ", false); !why.empty()) rest += "\n" + why;
   if (const std::string original = original_text(views, "  ", false); !original.empty())
     rest += "\n" + original;
+  if (const std::string why = why_no_cost(run, views); !why.empty()) rest += "\n  " + why + "\n";
   rest += "\n" + summary_line(run, views) + "\n";
   const std::string title =
       fmt::format("{}, {}\n\n", printable(run.record.title),
@@ -306,6 +321,8 @@ std::string report_markdown(const LabRun& run) {
       out += fmt::format(" {} |", markdown(markdown_cell(view, column)));
     out += "\n";
   }
+  if (const std::string why = why_no_cost(run, views); !why.empty())
+    out += "\n" + markdown(why) + "\n";
   if (const std::string groups = groups_text(run, views, true); !groups.empty())
     out += "\n## Sweeps and searches\n\n" + groups;
   if (const std::string why = reasons(views, "- ", true); !why.empty())

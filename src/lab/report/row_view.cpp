@@ -59,18 +59,21 @@ void add_part(std::string& text, std::ptrdiff_t number, const std::string& words
   text += fmt::format("{} {}", number, words);
 }
 
-// "; memory: 15 of 16 within 10 %".
+// "; memory: 15 of 16 within 10 %", "; time: 9 of 16 within 10 % (13 of 16 fitted)".
 std::string figures_line(const std::vector<RowView>& views, FigureCheck::Unit unit) {
-  int held = 0, near = 0;
+  int held = 0, near = 0, fitted = 0;
   for (const RowView& view : views)
     for (const FigureCheck& check : view.verdict.figures) {
       if (check.unit != unit || !check.is_held()) continue;
       ++held;
       if (check.within_a_tenth()) ++near;
+      if (check.is_fitted) ++fitted;
     }
   if (held == 0) return "";
-  return fmt::format("; {}: {} of {} within 10 %",
-                     unit == FigureCheck::Unit::Bytes ? "memory" : "time", near, held);
+  std::string out = fmt::format("; {}: {} of {} within 10 %",
+                                unit == FigureCheck::Unit::Bytes ? "memory" : "time", near, held);
+  if (fitted > 0) out += fmt::format(" ({} of {} fitted)", fitted, held);
+  return out;
 }
 
 // How many of those that differ are explained.
@@ -266,6 +269,17 @@ std::string time_meaning(const LabRun& run, const std::vector<RowView>& views) {
          "verdict.";
 }
 
+std::string why_no_cost(const LabRun& run, const std::vector<RowView>& views) {
+  if (run.mode != Mode::Run) return "";
+  for (const RowView& view : views)
+    if (came_to_an_end(view) && !view.row->price_per_hour.empty() && view.price.per_hour <= 0)
+      return fmt::format(
+          "No cost: price_per_hour is that of {}, but {} ran on {}. Give the row that device (cpu, "
+          "or a GPU's profile) and its price.",
+          view.row->device, view.row->id, view.result->device);
+  return "";
+}
+
 std::vector<const RowView*> members_of(const Group& group, const std::vector<RowView>& views) {
   std::vector<const RowView*> out;
   for (const RowView& view : views)
@@ -275,12 +289,14 @@ std::vector<const RowView*> members_of(const Group& group, const std::vector<Row
 
 const RowView* best_of_sweep(const std::vector<const RowView*>& members) {
   const RowView* best = nullptr;
+  int rows = 0;
   for (const RowView* view : members) {
     if (view->outcome.kind != OutcomeView::Kind::Good || view->own == nullptr) continue;
     if (view->own->tokens_per_second <= 0) continue;
+    ++rows;
     if (best == nullptr || view->own->tokens_per_second > best->own->tokens_per_second) best = view;
   }
-  return best;
+  return rows > 1 ? best : nullptr;
 }
 
 namespace {

@@ -72,6 +72,9 @@ std::string mode_meaning(const LabRun& run);
 // Why planned times are shorter than published ones; empty if there are none to compare.
 std::string time_meaning(const LabRun& run, const std::vector<RowView>& views);
 
+// Why rows that ran and have a price show no cost; empty if all do.
+std::string why_no_cost(const LabRun& run, const std::vector<RowView>& views);
+
 // What so many tokens take at the row's own speed, on all of its devices. Empty: not known, or the
 // row has no price.
 struct Cost {
@@ -80,13 +83,13 @@ struct Cost {
 std::optional<Cost> cost_of(const RowView& view, double tokens);
 std::optional<Cost> cost_of_epoch(const RowView& view);
 
-// The row of a sweep with the most tokens per second, and the largest value of a search that fits;
-// null: none.
+// The row of a sweep with the most tokens per second: snug's, by the published times, and by those
+// counted for the other program where it fits. Null: fewer than two rows have one, so that none is
+// the best of them.
 const RowView* best_of_sweep(const std::vector<const RowView*>& members);
-// By the published times, and by those counted for the other program where it fits; null: fewer
-// than two rows have one.
 const RowView* best_published(const std::vector<const RowView*>& members);
 const RowView* best_counted(const std::vector<const RowView*>& members);
+// The largest value of a search that fits; null: none.
 const RowView* largest_that_fits(const std::vector<const RowView*>& members);
 std::vector<const RowView*> members_of(const Group& group, const std::vector<RowView>& views);
 

@@ -147,7 +147,8 @@ class Judge {
     const bool is_theirs = result_.like && result_.like->step_seconds > 0;
     const double compared = is_theirs ? result_.like->step_seconds : own ? own->step_seconds : 0;
     out_.figures.push_back({"a step", seconds, compared, is_theirs ? result_.like_program : "snug",
-                            FigureCheck::Unit::Seconds, false});
+                            FigureCheck::Unit::Seconds, false,
+                            run_.mode == Mode::Plan && row_.time_is_fitted});
   }
 
   void decide(const FigureCheck& check) {
@@ -260,19 +261,21 @@ namespace {
 // The check of one unit that is farthest off; empty if nothing is compared.
 void add_mark(const RowVerdict& verdict, FigureCheck::Unit unit, std::vector<FigureMark>& marks) {
   const char* kind = unit == FigureCheck::Unit::Bytes ? "memory" : "time";
-  bool is_held = false;
+  bool is_held = false, is_fitted = false;
   double farthest = 0;
   for (const FigureCheck& check : verdict.figures) {
     if (check.unit != unit || !check.is_held()) continue;
     is_held = true;
+    is_fitted |= check.is_fitted;
     if (!check.within_a_tenth() && std::abs(check.deviation()) > std::abs(farthest))
       farthest = check.deviation();
   }
   if (!is_held) return;
+  const char* fitted = is_fitted ? ", fitted" : "";
   if (farthest != 0)
-    marks.push_back({fmt::format("{} {}", kind, percent_text(farthest)), false});
+    marks.push_back({fmt::format("{} {}{}", kind, percent_text(farthest), fitted), false});
   else
-    marks.push_back({fmt::format("{} within 10 %", kind), true});
+    marks.push_back({fmt::format("{} within 10 %{}", kind, fitted), true});
 }
 
 }  // namespace
@@ -321,7 +324,9 @@ std::vector<std::pair<std::string, std::string>> verdict_meanings(const LabRun& 
       {"memory, time",
        "a second mark beside the verdict: all published figures of that kind are met within 10 % "
        "(or within the counted range), or the largest deviation. If the other program's time is "
-       "not counted, the time is snug's own and does not decide."}};
+       "not counted, the time is snug's own and does not decide. Fitted: the shares of data "
+       "sheets' "
+       "rates that times are planned with were fitted on this published time."}};
 }
 
 }  // namespace snug::lab

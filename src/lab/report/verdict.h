@@ -29,7 +29,8 @@ struct FigureCheck {
   double compared = 0;   // computed for the published program, else snug's own; 0: none
   std::string with;      // "litgpt", "lightning", "snug"
   Unit unit = Unit::Bytes;
-  bool decides = true;  // false for snug's own time: another program was timed
+  bool decides = true;     // false for snug's own time: another program was timed
+  bool is_fitted = false;  // a planned time whose shares of data sheets' rates were fitted on it
   bool is_held() const { return compared > 0 && published > 0; }
   double deviation() const { return compared / published - 1; }
   bool within_a_tenth() const;

@@ -69,7 +69,8 @@ struct Row {
   Expected expected = Expected::Unknown;
   std::vector<Comparison> comparisons;
   Published published;
-  std::string hardware;  // of the published figures, as text
+  bool time_is_fitted = false;  // the cost model's shares were fitted on the published time
+  std::string hardware;         // of the published figures, as text
   std::vector<std::string> notes;
   std::vector<std::string> explained;  // why the outcome differs from the published one, if it does
   std::string not_run;                 // why the row is only listed; empty: it is run

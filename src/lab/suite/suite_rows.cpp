@@ -158,6 +158,9 @@ void RowReader::read_common(Fields& fields, Row& row) {
   read_machine(fields, row);
   read_settings(fields, row);
   fields.read("hardware", row.hardware);
+  std::string fitted = row.time_is_fitted ? "true" : "false";
+  read_choice(fields, "time_is_fitted", {"true", "false"}, fitted);
+  row.time_is_fitted = fitted == "true";
 }
 
 void RowReader::read_remarks(Fields& fields, Row& row) {

@@ -101,6 +101,19 @@ void share_cores(const Planned& p) {
     at::set_num_threads(launch::threads_each(static_cast<int>(ranks)));
 }
 
+// A recipe's checkpoint_dir stands for the model that model.config replaces. On the command line it
+// is another thing, a folder with a tokenizer, as in finetune.
+void check_tokenizer_folder(const Planned& p, bool is_named) {
+  const std::string& folder = p.recipe.checkpoint_dir;
+  if (!is_named || p.recipe.model.config.empty() || folder.empty() || fs::is_directory(folder))
+    return;
+  throw UserError(
+      "{} is no folder: with model.config {} the model is planned from that file, and "
+      "checkpoint_dir only gives the tokenizer; leave {} out, or leave out model.config to plan "
+      "the model in checkpoint_dir",
+      folder, p.recipe.model.config, folder);
+}
+
 void open_model(Planned& p) {
   const bool from_scratch = !p.recipe.model.config.empty();
   if (from_scratch)
@@ -206,6 +219,7 @@ void plan_recipe(Planned& p, const recipe::PlanOptions& options) {
         "--operations counts the kernels of a GPU: say which, as in --device h100-80 or --device "
         "rtx-4090");
   share_cores(p);
+  check_tokenizer_folder(p, options.names_folder);
   open_model(p);
   open_samples(p);
   plan_ranks(p);

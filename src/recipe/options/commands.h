@@ -1,5 +1,5 @@
 // The options of each command other than finetune. As in recipe.h: plain structs, with one row per
-// member in rows_commands.cpp.
+// member in rows_*.cpp.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -54,6 +54,7 @@ struct DemoOptions {
 struct PlanOptions {
   std::string device = "cpu";     // a profile's name or a YAML file; cpu: this machine
   std::string like;               // another program to compare with; empty: none
+  bool names_folder = false;      // checkpoint_dir stands on the command line, not in a recipe
   bool recipe_has_liger = false;  // a recipe of transformers' kin that has Liger's kernels on
   std::optional<DeepSpeed> recipe_deepspeed;  // … that DeepSpeed trains
   bool scaling = false;                       // also plan for more devices

@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "recipe/mesh.h"
@@ -53,6 +54,11 @@ inline constexpr double kMostSeed = 0x1p64;            // all that 64 bits hold
 std::vector<Row> data_rows(DataOptions& data);
 std::vector<Row> machine_rows(std::string& accelerator, std::string& memory_budget,
                               int64_t& num_threads, bool& verbose);
+Row quantize_row(std::string& slot, std::string_view help);
+
+// Themes of rows in several commands.
+inline constexpr std::string_view kModelTopic = "Model";
+inline constexpr std::string_view kProgramTopic = "Program";
 
 // Keys that LitGPT writes into its recipes and that have no effect here. An unset one is accepted;
 // a set one gives a warning with `why`.

@@ -1,5 +1,5 @@
-// Rows that several commands have (data, the machine), those of snug data, and LitGPT's keys
-// without an effect.
+// Rows that several commands have (data, the machine, quantized weights), those of snug data, and
+// LitGPT's keys without an effect.
 // SPDX-License-Identifier: Apache-2.0
 
 #include <iterator>
@@ -188,6 +188,14 @@ const IgnoredKey* find_ignored_key(std::string_view key) {
   for (const IgnoredKey& known : kKeys)
     if (known.key == key) return &known;
   return nullptr;
+}
+
+Row quantize_row(std::string& slot, std::string_view help) {
+  return {.theme = kModelTopic,
+          .key = "quantize",
+          .slot = &slot,
+          .help = help,
+          .choices = {"bnb.nf4", "bnb.nf4-dq", "bnb.fp4", "bnb.fp4-dq", "bnb.int8"}};
 }
 
 std::vector<Row> show_data_rows(ShowDataOptions& o) {

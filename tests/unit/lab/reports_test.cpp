@@ -83,6 +83,27 @@ TEST(Verdicts, OutcomeAndFiguresAreMarkedApart) {
     EXPECT_EQ(count(html, std::string("<dt>") + word + "</dt>"), 1U) << word;
 }
 
+// Meeting a time that the plan was fitted on proves little; a measured one was never fitted.
+TEST(Verdicts, FittedTimesAreSaidToBe) {
+  LabRun run = test::planned_sample();
+  test::row_of(run, "wide-b4").time_is_fitted = true;
+  EXPECT_NE(summary_line(run, views_of(run)).find("time: 0 of 4 within 10 % (1 of 4 fitted)"),
+            std::string::npos);
+  EXPECT_GE(count(report_html(run), "time −23.1 %, fitted</span>"), 1U);
+  int fitted = 0;
+  const json report = json::parse(report_json(run));
+  for (const json& row : report["rows"])
+    for (const json& figure : row["published"])
+      if (figure.at("fitted").get<bool>()) {
+        EXPECT_EQ(row["id"], "wide-b4");
+        EXPECT_EQ(figure["unit"], "seconds");
+        ++fitted;
+      }
+  EXPECT_EQ(fitted, 1);
+  run.mode = Mode::Run;
+  EXPECT_EQ(summary_line(run, views_of(run)).find("fitted"), std::string::npos);
+}
+
 TEST(Verdicts, WhatOnlyASuiteExpectsIsNotCalledPublished) {
   LabRun run = test::measured_sample();
   run.record.source.clear();
@@ -173,7 +194,23 @@ TEST(Sweeps, TheOptimumIsTheMostTokensASecondOfThoseThatFit) {
   const auto members = members_of(run.suite.groups[0], views);
   ASSERT_EQ(members.size(), 5U);
   EXPECT_EQ(best_of_sweep(members)->row->id, "wide-b8") << "16 would be faster and does not fit";
+  EXPECT_NE(report_text(run, 120).find("most tokens per second at"), std::string::npos);
   EXPECT_EQ(largest_that_fits(members_of(run.suite.groups[1], views))->row->id, "largest-3");
+}
+
+TEST(Sweeps, OneRowIsNoOptimum) {
+  LabRun run = test::planned_sample();
+  const auto is_other = [&](const Row& row) {
+    return row.group == run.suite.groups[0].id && row.id != "wide-b8";
+  };
+  std::erase_if(run.rows, is_other);
+  const auto members = members_of(run.suite.groups[0], views_of(run));
+  ASSERT_EQ(members.size(), 1U);
+  EXPECT_EQ(best_of_sweep(members), nullptr);
+  for (const std::string& text : {report_text(run, 120), report_markdown(run), report_html(run)}) {
+    EXPECT_EQ(text.find("ost tokens per second at"), std::string::npos) << text;
+    EXPECT_EQ(text.find("no row completed"), std::string::npos) << text;
+  }
 }
 
 // The counted program is faster up to 4; at 8 its allocator has to retry, and 16 does not fit.
@@ -476,8 +513,20 @@ TEST(Costs, AreColumnsWhereTheSuiteHasAPrice) {
   EXPECT_DOUBLE_EQ(cost["epoch_price"], 0.1);
   EXPECT_EQ(cost["currency"], "USD");
   EXPECT_NE(report_csv(run).find(",1000,2,50,0.1,USD\n"), std::string::npos) << report_csv(run);
+  EXPECT_EQ(why_no_cost(run, views_of(run)), "");
   run.mode = Mode::Scaled;
   EXPECT_EQ(cell_text(views_of(run)[at], Cell::MillionTokens), "–") << "another device's time";
+  run.mode = Mode::Run;
+  run.results[at].measured = run.results[at].predicted;
+  run.rows[at].device = "a100-80";
+  run.results[at].device = "Some Processor";
+  const std::string why =
+      "price_per_hour is that of a100-80, but " + result.id + " ran on Some Processor";
+  for (const std::string& text : {report_text(run, 0), report_markdown(run), report_html(run)})
+    EXPECT_NE(text.find("ran on Some Processor"), std::string::npos) << text;
+  EXPECT_NE(report_text(run, 0).find(why), std::string::npos) << report_text(run, 0);
+  run.rows[at].device = "cpu";
+  EXPECT_EQ(why_no_cost(run, views_of(run)), "");
 }
 
 }  // namespace

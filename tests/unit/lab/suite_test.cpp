@@ -89,6 +89,26 @@ rows:
   EXPECT_EQ(recipe.train.max_seq_length, 128);
 }
 
+TEST(Suite, SaysWhichTimesAreFitted) {
+  const Suite suite = read_rest(std::string(kData) + R"(
+time_is_fitted: true
+rows:
+  - {id: a, model: small}
+  - {id: b, model: small, time_is_fitted: false}
+  - {id: c, from: b}
+)");
+  EXPECT_TRUE(row(suite, "a").time_is_fitted);
+  EXPECT_FALSE(row(suite, "b").time_is_fitted);
+  EXPECT_FALSE(row(suite, "c").time_is_fitted);
+  try {
+    read_rest(std::string(kData) + "rows: [{id: a, model: small, time_is_fitted: often}]\n");
+    FAIL();
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("time_is_fitted: \"often\""), std::string::npos)
+        << error.what();
+  }
+}
+
 // A price is one device's: a row on another has none unless it says so.
 TEST(Suite, APriceStaysWithItsDevice) {
   const Suite suite = read_rest(std::string(kData) + R"(

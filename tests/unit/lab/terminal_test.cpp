@@ -104,6 +104,16 @@ TEST(Terminal, NoLineIsWiderThanIt) {
     }
 }
 
+// A long verdict takes two lines and leaves what was published its place.
+TEST(Terminal, ALongVerdictIsFolded) {
+  const std::string text = report_text(test::planned_sample(), 200);
+  const std::vector<std::string> lines = lines_of(text);
+  const auto first = std::ranges::find_if(
+      lines, [](const std::string& line) { return line.ends_with("  fits where the"); });
+  ASSERT_NE(first, lines.end()) << text;
+  EXPECT_TRUE((first + 1)->ends_with("  original did not")) << text;
+}
+
 TEST(Terminal, APipeGetsWholeLines) {
   const LabRun run = test::planned_sample();
   Suite suite = run.suite;
