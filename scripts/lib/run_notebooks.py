@@ -136,7 +136,7 @@ def differs(quoted, cell, same=None):
 def steady(line):
     """A line without what may change though memory does not: the cost model's seconds."""
     line = line.rstrip()
-    if re.match(r"Time |.*\btokens/s|[0-9.]+ s of collectives", line):
+    if re.match(r"(Time|Cost) |.*\btokens/s|[0-9.]+ s of collectives", line):
         return re.sub(r"[0-9.]+", "#", line)
     if re.match(r" *[0-9,]+ .* [0-9]+ %$", line):  # --scaling: seconds, tokens/s and efficiency are the last
         return re.sub(r"( +[0-9.]+){3} %$", " #", line)
