@@ -167,6 +167,29 @@ void take_some(std::vector<Row>& rows, const DatasetOptions& options) {
   rows = std::move(taken);
 }
 
+// `marks`: their places count too, for a model to which these are more than text.
+bool have_pictures(const std::vector<Row>& rows, bool marks) {
+  const auto has_mark = [](const Message& turn) { return count_marks(turn.content) > 0; };
+  return std::ranges::any_of(rows, [&](const Row& row) {
+    return !row.pictures.empty() ||
+           (marks && (count_marks(row.instruction) > 0 || count_marks(row.input) > 0 ||
+                      std::ranges::any_of(row.messages, has_mark)));
+  });
+}
+
+// Whether samples have pictures.
+bool shows_pictures(const Split& split, const Reading& reading) {
+  const bool marks = reading.pictures_anywhere;
+  if (!have_pictures(split.train, marks) && !have_pictures(split.validation, marks)) return false;
+  if (!reading.pictures_anywhere)
+    throw UserError(
+        "rows have pictures among their turns, and this model {}; take a model such as SmolVLM, or "
+        "rows without \"image\", \"images\" and parts of this type",
+        reading.image_size > 0 ? "reads one picture before a caption (--data ImageFolder)"
+                               : "reads none");
+  return true;
+}
+
 Reading text_alone(Reading reading) {
   reading.image_size = reading.num_picture_tokens = 0;
   return reading;
@@ -285,10 +308,12 @@ Dataset load_dataset(const DatasetOptions& options, const TextEncoder& encoder,
         "end");
   Split split = read_split(options, set, download);
   if (!style) style = PromptStyle::make(usual_style(split.train, encoder), encoder);
-  const SampleOptions sample_options = {.mask_prompt = options.mask_prompt,
-                                        .ignore_index = options.ignore_index,
-                                        .max_seq_length = options.max_seq_length,
-                                        .reading = text_alone(options.reading)};
+  const bool pictures = shows_pictures(split, options.reading);
+  const SampleOptions sample_options = {
+      .mask_prompt = options.mask_prompt,
+      .ignore_index = options.ignore_index,
+      .max_seq_length = options.max_seq_length,
+      .reading = pictures ? options.reading : text_alone(options.reading)};
   Dataset dataset;
   count_rows(split.train, dataset.row_counts);
   count_rows(split.validation, dataset.row_counts);
@@ -299,10 +324,15 @@ Dataset load_dataset(const DatasetOptions& options, const TextEncoder& encoder,
                                       : usual_reason(style->name(), dataset.row_counts);
   dataset.batch_options = batch_options(options, sample_options.reading, encoder.pad);
   dataset.prompt_style = style->name();
-  dataset.train =
-      SampleStore::tokenize(split.train, *style, encoder, sample_options, options.num_workers);
-  dataset.validation =
-      SampleStore::tokenize(split.validation, *style, encoder, sample_options, options.num_workers);
+  const auto tokenize = [&](const std::vector<Row>& rows, PictureIndex& index) {
+    return pictures
+               ? tokenize_with_pictures(rows, *style, encoder, sample_options, options, index)
+               : SampleStore::tokenize(rows, *style, encoder, sample_options, options.num_workers);
+  };
+  dataset.train = tokenize(split.train, dataset.train_pictures);
+  dataset.validation = tokenize(split.validation, dataset.validation_pictures);
+  dataset.processor = options.processor;
+  dataset.num_workers = options.num_workers;
   report(dataset.train, "training", dataset.prompt_style, options);
   report(dataset.validation, "validation", dataset.prompt_style, options);
   split.validation.resize(std::min(kShownRows, split.validation.size()));

@@ -62,10 +62,20 @@ struct DownloadRequest {
 };
 using DownloadFunction = std::function<std::vector<std::filesystem::path>(const DownloadRequest&)>;
 
-// The picture of each sample; without `rows` samples have no pictures.
+// The pictures of each sample; without `rows` samples have no pictures.
 struct PictureIndex {
   std::shared_ptr<const PictureRows> rows;
-  std::vector<int64_t> row_of;  // by sample
+  std::vector<int64_t> row_of;  // by picture, sample by sample
+  // Of chats: where each sample's pictures begin in row_of, and the end. Empty: one picture each.
+  std::vector<int64_t> first;
+
+  bool are_captions() const { return rows != nullptr && first.empty(); }
+  std::span<const int64_t> rows_of(int64_t sample) const {
+    const auto i = static_cast<size_t>(sample);
+    const std::span<const int64_t> all(row_of);
+    if (first.empty()) return all.subspan(i, 1);
+    return all.subspan(static_cast<size_t>(first[i]), static_cast<size_t>(first[i + 1] - first[i]));
+  }
 };
 
 // Number of rows of each kind; a row that became several samples counts several times.

@@ -90,6 +90,15 @@ std::string PromptStyle::render(std::span<const Message> turns, bool add_generat
   return chat_(turns, add_generation_prompt);
 }
 
+std::string PromptStyle::render_answer(std::span<const Message> turns) const {
+  const std::string before = render(turns.first(turns.size() - 1), true);
+  std::string whole = render(turns, false);
+  if (!whole.starts_with(before)) return turns.back().content;
+  whole.erase(0, before.size());
+  whole.erase(whole.find_last_not_of(" \t\r\n") + 1);
+  return whole;
+}
+
 std::vector<int32_t> TextEncoder::encode_prompt(std::string_view text) const {
   std::vector<int32_t> ids = encode(text);
   // A chat template may already contain the token.

@@ -48,6 +48,10 @@ class PromptStyle {
   std::string prompt(const Row& row) const;
   // Renders turns with the chat template; only if is_chat().
   std::string render(std::span<const Message> turns, bool add_generation_prompt) const;
+  // What the template adds for the last turn behind its beginning, with the space before an answer
+  // and the token behind it, but without line breaks at its end. The turn's own text if the
+  // template rewrites what came before.
+  std::string render_answer(std::span<const Message> turns) const;
   bool is_chat() const { return kind_ == Kind::Chat; }
   const std::string& name() const { return name_; }
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "data/pictures/picture_sample.h"
 
 namespace snug::data {
 namespace {
@@ -26,30 +27,61 @@ std::span<const Message> answered_turns(const Row& row) {
 
 // Cuts a chat, as the template writes it, at the borders of the assistant's turns. Templates exist
 // that write earlier turns differently once later ones follow; then only the last answer is learnt.
-std::vector<Segment> chat_segments(std::span<const Message> turns, const PromptStyle& style) {
+// `as_written`: answers are what the template makes of them, without the line breaks behind them.
+std::vector<Segment> chat_segments(std::span<const Message> turns, const PromptStyle& style,
+                                   bool as_written) {
   std::vector<Segment> segments;
   const Message& last = turns.back();
   const std::string prompt = style.render(turns.first(turns.size() - 1), true);
+  const std::string answer = as_written ? style.render_answer(turns) : last.content;
   size_t written = 0;
   for (size_t i = 0; i + 1 < turns.size(); ++i) {
     if (turns[i].role != "assistant") continue;
     const std::string before = i == 0 ? std::string() : style.render(turns.first(i), true);
     const std::string after = style.render(turns.first(i + 1), false);
     if (before.size() < written || !after.starts_with(before) || !prompt.starts_with(after))
-      return {{prompt, false}, {last.content, true}};
+      return {{prompt, false}, {answer, true}};
+    const std::string earlier =
+        as_written ? style.render_answer(turns.first(i + 1)) : after.substr(before.size());
     segments.push_back({before.substr(written), false});
-    segments.push_back({after.substr(before.size()), true});
-    written = after.size();
+    segments.push_back({earlier, true});
+    written = before.size() + earlier.size();
   }
   segments.push_back({prompt.substr(written), false});
-  segments.push_back({last.content, true});
+  segments.push_back({answer, true});
   return segments;
 }
 
-std::vector<Segment> segments_of(const Row& row, const PromptStyle& style) {
+std::vector<Segment> segments_of(const Row& row, const PromptStyle& style, bool as_written) {
   if (row.kind == RowKind::Text) return {{row.output, true}, {"", true}};
-  if (style.is_chat() && !row.messages.empty()) return chat_segments(answered_turns(row), style);
+  if (style.is_chat() && !row.messages.empty())
+    return chat_segments(answered_turns(row), style, as_written);
   return {{style.prompt(row), false}, {row.output, true}};
+}
+
+// Puts the pictures in their places. Returns how many the model sees, with their tiles.
+int64_t insert_pictures(std::vector<Segment>& segments, std::span<const Grid> grids, int64_t places,
+                        const std::string& style) {
+  int64_t marks = 0, num_pictures = 0;
+  for (const Segment& segment : segments) {
+    const int64_t own = count_marks(segment.text);
+    if (own > 0 && segment.learnt)
+      throw UserError("an answer has {}, and pictures can only be in questions; leave it out",
+                      kPictureMark);
+    marks += own;
+  }
+  if (marks != std::ssize(grids))
+    throw UserError(
+        "the row has {} picture{}, and its text as prompt style {} writes it has {} {} times; "
+        "write "
+        "it once for each picture; the style chat takes the later questions of a chat too",
+        grids.size(), grids.size() == 1 ? "" : "s", style, kPictureMark, marks);
+  for (Segment& segment : segments) {
+    const auto own = grids.first(static_cast<size_t>(count_marks(segment.text)));
+    num_pictures += insert_pictures(segment.text, own, places);
+    grids = grids.subspan(own.size());
+  }
+  return num_pictures;
 }
 
 // Ids cut to `limit`; an end of sequence that an encoder reads stays its last token.
@@ -133,9 +165,10 @@ int64_t count_raw(const Row& row, const TextEncoder& encoder, int64_t limit) {
 }  // namespace
 
 Sample make_sample(const Row& row, const PromptStyle& style, const TextEncoder& encoder,
-                   const SampleOptions& options) {
+                   const SampleOptions& options, std::span<const Grid> grids) {
   SNUG_CHECK(options.ignore_index < 0, "ignore_index {}", options.ignore_index);
-  const std::vector<Segment> segments = segments_of(row, style);
+  const bool has_pictures = options.reading.image_size > 0;
+  std::vector<Segment> segments = segments_of(row, style, has_pictures);
   if (options.reading.source) {
     std::string prompt;
     if (row.kind == RowKind::Text)
@@ -153,21 +186,32 @@ Sample make_sample(const Row& row, const PromptStyle& style, const TextEncoder& 
     return sample;
   }
   Sample sample;
+  if (has_pictures)
+    sample.num_pictures =
+        insert_pictures(segments, grids, options.reading.num_picture_tokens, style.name());
   for (size_t i = 0; i < segments.size(); ++i) {
     const std::string& text = segments[i].text;
     const std::vector<int32_t> ids = i == 0                     ? encoder.encode_prompt(text)
                                      : i + 1 == segments.size() ? encoder.encode_response(text)
                                                                 : encoder.encode(text);
     sample.ids.insert(sample.ids.end(), ids.begin(), ids.end());
-    if (segments[i].learnt || !options.mask_prompt)
+    if (segments[i].learnt || !(options.mask_prompt || has_pictures))
       sample.labels.insert(sample.labels.end(), ids.begin(), ids.end());
     else
       sample.labels.resize(sample.ids.size(), options.ignore_index);
   }
+  if (has_pictures) check_places(sample, options.reading);
   const auto limit = static_cast<size_t>(std::max<int64_t>(options.max_seq_length, 0));
   if (limit > 0 && sample.ids.size() > limit) {
     sample.cut_tokens = std::ssize(sample.ids) - static_cast<int64_t>(limit);
     sample.ids.resize(limit);
+    if (has_pictures && std::ranges::count(sample.ids, options.reading.picture_token) !=
+                            sample.num_pictures * options.reading.num_picture_tokens)
+      throw UserError(
+          "pictures and questions take more than the {} tokens of train.max_seq_length; raise it, "
+          "or let preprocessor_config.json cut pictures into fewer tiles (size.longest_edge, "
+          "do_image_splitting)",
+          limit);
     sample.labels.resize(limit);
   }
   sample.raw_tokens = count_raw(row, encoder, options.max_seq_length);

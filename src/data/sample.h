@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "data/pictures/picture_text.h"
 #include "data/prompts.h"
 #include "data/reading.h"
 #include "data/rows/rows.h"
@@ -32,8 +34,10 @@ struct Sample {
 // every assistant turn is learned; everything else counts as prompt. A plain text is learned from
 // its first token, whatever style and mask_prompt are. With an encoder: prompt and end of sequence,
 // then the last answer and end of sequence.
+// `grids`: of the row's pictures, for a model that has pictures among text; its prompts have no
+// loss, and each answer is learned as the template writes it.
 Sample make_sample(const Row& row, const PromptStyle& style, const TextEncoder& encoder,
-                   const SampleOptions& options);
+                   const SampleOptions& options, std::span<const Grid> grids = {});
 
 // A picture's sample: placeholders, prompt, caption, end of sequence; only the caption is learned.
 // The order is Blip2Processor's: the beginning-of-sequence token after the placeholders and, with

@@ -89,7 +89,7 @@ int64_t learnt_tokens(const SampleStore& store, int64_t index) {
 int64_t row_number(const Dataset& dataset, SampleAt at) {
   const auto i = static_cast<size_t>(at.index);
   const auto& pictures = at.held_out ? dataset.validation_pictures : dataset.train_pictures;
-  if (pictures.rows != nullptr) return pictures.row_of[i] + 1;
+  if (pictures.are_captions()) return pictures.row_of[i] + 1;
   const auto& numbers = at.held_out ? dataset.validation_numbers : dataset.train_numbers;
   return i < numbers.size() ? numbers[i] : at.index + 1;
 }

@@ -399,7 +399,7 @@ void Finetune::show_samples() {
   if (recipe_.eval.num_samples > 0 && engine::is_synthetic(recipe_.data))
     return log_->print("No sample answers: synthetic samples are token ids without text");
   if (recipe_.eval.num_samples == 0 || dataset_.validation.empty()) return;
-  const bool pictures = dataset_.validation_pictures.rows != nullptr;
+  const bool pictures = dataset_.validation_pictures.are_captions();
   const auto answers = [&] {
     const auto answer = pictures ? caption_held_out : answer_samples;
     return answer(engine_, base_->model(), *base_->tokenizer(), dataset_, sample_options());

@@ -5,6 +5,9 @@
 #include <charconv>
 
 #include "base/error.h"
+#include "base/files.h"
+#include "data/pictures/picture_processor.h"
+#include "data/pictures/picture_text.h"
 #include "data/prompts.h"
 #include "data/random.h"
 #include "report/text_width.h"
@@ -39,6 +42,18 @@ size_t first_index(const SampleAnswerOptions& options, size_t count) {
   return index;
 }
 
+// Of the first question, which is the one that is answered.
+std::vector<data::PreparedPicture> pictures_of(const data::Row& row,
+                                               const data::PictureProcessor& processor) {
+  std::vector<data::PreparedPicture> pictures;
+  const int64_t shown = row.pictures.empty() ? 0 : data::count_marks(row.instruction);
+  for (int64_t i = 0; i < shown; ++i) {
+    const std::string& file = row.pictures[static_cast<size_t>(i)];
+    pictures.push_back(processor.prepare(MappedFile(file).bytes(), file));
+  }
+  return pictures;
+}
+
 }  // namespace
 
 void check_sample_options(const data::Dataset& dataset, const SampleAnswerOptions& options) {
@@ -61,7 +76,8 @@ std::vector<SampleAnswer> answer_samples(const engine::Engine& engine, models::M
   const int64_t positions = model.dimensions().max_positions;
   for (size_t i = 0; i < count; ++i) {
     const data::Row& row = rows[(first + i) % rows.size()];
-    const use::Prompt prompt = use::text_prompt(model, encoder, style.prompt(row));
+    const use::Prompt prompt = use::prompt_with_pictures(model, encoder, style.prompt(row),
+                                                         pictures_of(row, dataset.processor));
     model.prepare(engine.device,
                   std::min(positions, std::ssize(prompt.ids) + options.max_new_tokens));
     const use::Generation generation = generator.generate(

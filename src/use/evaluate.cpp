@@ -84,6 +84,8 @@ void evaluate(const recipe::EvaluateOptions& options) {
   const data::DatasetOptions read = evaluated_options(options, lm);
   const data::Dataset dataset = open_evaluated(read, lm);
   const bool held_out = options.split == "val";
+  const data::PictureIndex& pictures =
+      held_out ? dataset.validation_pictures : dataset.train_pictures;
   const data::SampleStore& samples = held_out ? dataset.validation : dataset.train;
   if (samples.empty()) throw UserError("the {} split of the data is empty", options.split);
   check_ids(samples, lm);
@@ -104,11 +106,10 @@ void evaluate(const recipe::EvaluateOptions& options) {
                         {"perplexity", std::exp(loss.loss)},
                         {"tokens", loss.tokens},
                         {"samples", counted - batches->num_unreadable()}};
-  if (!dataset.train_pictures.rows && !engine::is_synthetic(options.data))
-    result.update({{"prompt_style", dataset.prompt_style}, {"mask_prompt", read.mask_prompt}});
-  const data::PictureIndex& pictures =
-      held_out ? dataset.validation_pictures : dataset.train_pictures;
-  if (pictures.rows && options.captions && !engine::is_synthetic(options.data))
+  if (!pictures.are_captions() && !engine::is_synthetic(options.data))
+    result.update({{"prompt_style", dataset.prompt_style},
+                   {"mask_prompt", read.mask_prompt || pictures.rows != nullptr}});
+  if (pictures.are_captions() && options.captions && !engine::is_synthetic(options.data))
     result.update(evaluate_captions(options, lm, {samples, pictures, dataset.processor}));
   if (options.json)
     print_piece(result.dump() + "\n");

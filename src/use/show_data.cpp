@@ -127,6 +127,10 @@ std::vector<ShownSample> choose_samples(const data::Dataset& dataset,
   return shown;
 }
 
+bool masks_prompts(const data::Dataset& dataset, const data::DatasetOptions& read) {
+  return read.mask_prompt || dataset.train_pictures.rows != nullptr;
+}
+
 std::string words_on_kinds(const data::Dataset& dataset) {
   const data::RowCounts& counts = dataset.row_counts;
   std::vector<std::string> words;
@@ -138,7 +142,7 @@ std::string words_on_kinds(const data::Dataset& dataset) {
   add(counts.chats, "with the turns of a chat");
   add(counts.completions, "with prompt and completion");
   add(counts.texts, "with text only");
-  if (dataset.train_pictures.rows != nullptr) words.emplace_back("pictures with captions");
+  if (dataset.train_pictures.are_captions()) words.emplace_back("pictures with captions");
   return fmt::format("{}", fmt::join(words, ", "));
 }
 
@@ -179,7 +183,7 @@ std::string totals_text(const data::Dataset& dataset, const data::DataSurvey& fo
   text += fmt::format(
       "Style     {} ({}); prompts {}\n", dataset.prompt_style,
       dataset.prompt_style_reason == "given" ? "--data.prompt_style" : dataset.prompt_style_reason,
-      read.mask_prompt ? "do not count in the loss" : "count in the loss too");
+      masks_prompts(dataset, read) ? "do not count in the loss" : "count in the loss too");
   text +=
       fmt::format("Tokens    {}, of which {} count in the loss ({})\n", with_commas(found.tokens),
                   with_commas(found.learnt_tokens), share_text(found.learnt_tokens, found.tokens));
@@ -234,7 +238,7 @@ void print_json(const std::vector<ShownSample>& shown, const data::Dataset& data
              {"texts", counts.texts}}},
            {"prompt_style", dataset.prompt_style},
            {"prompt_style_reason", dataset.prompt_style_reason},
-           {"mask_prompt", read.mask_prompt},
+           {"mask_prompt", masks_prompts(dataset, read)},
            {"max_seq_length", read.max_seq_length},
            {"tokens", found.tokens},
            {"learnt_tokens", found.learnt_tokens},

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/files.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "data/pictures/picture_folder.h"
@@ -34,8 +35,9 @@ PictureBatchSource::PictureBatchSource(const SampleStore& samples, const Picture
       processor_(processor),
       picture_bytes_(static_cast<size_t>(processor.size * processor.size * 3)),
       none_readable_(none_readable) {
-  SNUG_CHECK(std::ssize(pictures.row_of) == samples.count(), "{} pictures of {} samples",
-             pictures.row_of.size(), samples.count());
+  const int64_t indexed =
+      pictures.first.empty() ? std::ssize(pictures.row_of) : std::ssize(pictures.first) - 1;
+  SNUG_CHECK(indexed == samples.count(), "pictures of {} of {} samples", indexed, samples.count());
   SNUG_CHECK(processor.size == options.reading.image_size, "pictures of {} and of {}",
              processor.size, options.reading.image_size);
   for (int i = 0; i < num_workers; ++i) workers_.emplace_back([this] { work(); });
@@ -102,20 +104,26 @@ void PictureBatchSource::work() {
   }
 }
 
-// The picture of sample i of a job. What is wrong with the picture itself is noted; anything else
+// The pictures of sample i of a job. What is wrong with a picture itself is noted; anything else
 // is thrown.
 void PictureBatchSource::run(Job& job, size_t i) const {
-  const int64_t row = pictures_.row_of[static_cast<size_t>(job.indices[i])];
   const std::span<uint8_t> out(job.pixels.data() + job.offsets[i],
                                job.offsets[i + 1] - job.offsets[i]);
   try {
-    const PictureBytes picture = pictures_.rows->picture(row);
-    const PreparedPicture prepared = processor_.prepare(picture.bytes, pictures_.rows->where(row));
-    if (prepared.pixels.size() != out.size())
-      throw UserError("{}: the picture has {} tiles, and its sample places for {}",
-                      pictures_.rows->where(row), prepared.grid.num_pictures(),
-                      samples_.num_pictures(job.indices[i]));
-    std::ranges::copy(prepared.pixels, out.begin());
+    size_t at = 0;
+    for (const int64_t row : pictures_.rows_of(job.indices[i])) {
+      const PictureBytes picture = pictures_.rows->picture(row);
+      const std::string where = pictures_.rows->where(row);
+      const PreparedPicture prepared = processor_.prepare(picture.bytes, where);
+      if (prepared.pixels.size() > out.size() - at)
+        throw UserError("{}: the picture has {} tiles, more than its sample has places for ({})",
+                        where, prepared.grid.num_pictures(), samples_.num_pictures(job.indices[i]));
+      std::ranges::copy(prepared.pixels, out.subspan(at).begin());
+      at += prepared.pixels.size();
+    }
+    if (at != out.size())
+      throw UserError("sample {}: its pictures have fewer tiles than it has places for ({})",
+                      job.indices[i] + 1, samples_.num_pictures(job.indices[i]));
   } catch (const UserError& error) {
     std::ranges::fill(out, uint8_t{0});
     job.faults[i] = error.what();
@@ -288,6 +296,56 @@ class Captions {
 };
 
 }  // namespace
+
+namespace {
+
+// Files that rows name.
+class NamedPictures : public PictureRows {
+ public:
+  explicit NamedPictures(std::vector<std::string> files) : files_(std::move(files)) {}
+
+  int64_t count() const override { return std::ssize(files_); }
+  std::vector<std::optional<std::string>> captions(std::span<const int64_t> rows) const override {
+    return std::vector<std::optional<std::string>>(rows.size());
+  }
+  bool has_captions() const override { return false; }
+  PictureBytes picture(int64_t row) const override {
+    const auto picture = std::make_shared<MappedFile>(file(row));
+    return {picture->bytes(), picture};
+  }
+  std::string file(int64_t row) const override { return files_[static_cast<size_t>(row)]; }
+  std::string where(int64_t row) const override { return file(row); }
+
+ private:
+  std::vector<std::string> files_;
+};
+
+}  // namespace
+
+SampleStore tokenize_with_pictures(std::span<const Row> rows, const PromptStyle& style,
+                                   const TextEncoder& encoder, const SampleOptions& options,
+                                   const DatasetOptions& data, PictureIndex& index) {
+  std::vector<std::string> files;
+  index.first = {0};
+  for (const Row& row : rows) {
+    files.insert(files.end(), row.pictures.begin(), row.pictures.end());
+    index.first.push_back(std::ssize(files));
+  }
+  for (int64_t i = 0; i < std::ssize(files); ++i) index.row_of.push_back(i);
+  index.rows = std::make_shared<NamedPictures>(std::move(files));
+  const auto make = [&](int64_t i) {
+    const Row& row = rows[static_cast<size_t>(i)];
+    std::vector<Grid> grids;
+    for (const int64_t picture : index.rows_of(i))
+      grids.push_back(grid_of(*index.rows, picture, data.processor));
+    try {
+      return make_sample(row, style, encoder, options, grids);
+    } catch (const UserError& error) {
+      throw UserError("data row {}: {}", row.number, error.what());
+    }
+  };
+  return SampleStore::build(std::ssize(rows), options.ignore_index, make, data.num_workers);
+}
 
 std::shared_ptr<const PictureRows> open_pictures(const DatasetOptions& options) {
   const bool reads_pictures = options.reading.image_size > 0;

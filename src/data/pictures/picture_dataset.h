@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -72,6 +73,11 @@ class PictureBatchSource : public BatchSource {
   bool stop_ = false;
   std::vector<std::thread> workers_;
 };
+
+// Samples of rows whose pictures stand among their text; `index` tells where these are.
+SampleStore tokenize_with_pictures(std::span<const Row> rows, const PromptStyle& style,
+                                   const TextEncoder& encoder, const SampleOptions& options,
+                                   const DatasetOptions& data, PictureIndex& index);
 
 // Opens the pictures of a data set; null if it has only text.
 std::shared_ptr<const PictureRows> open_pictures(const DatasetOptions& options);

@@ -23,34 +23,15 @@ struct Turns {
   std::string question, answer;
 };
 
-// The answer is what the template adds for it: with the space before it and the token behind it
-// that it writes, but without line breaks at its end.
 Turns chat_turns(const std::string& question, const std::string& answer, const PromptStyle& style) {
   const std::array<Message, 2> turns{Message{"user", question}, Message{"assistant", answer}};
-  Turns result{style.render(std::span(turns).first(1), true), answer};
-  std::string whole = style.render(turns, false);
-  if (!whole.starts_with(result.question)) return result;
-  whole.erase(0, result.question.size());
-  whole.erase(whole.find_last_not_of(" \t\r\n") + 1);
-  result.answer = std::move(whole);
-  return result;
+  return {style.render(std::span(turns).first(1), true), style.render_answer(turns)};
 }
 
 Turns plain_turns(const std::string& question, const std::string& answer) {
   const bool spaced =
       question.ends_with(kPictureMark) || question.ends_with(' ') || question.ends_with('\n');
   return {question, spaced ? answer : " " + answer};
-}
-
-void check_places(const Sample& sample, const Reading& reading) {
-  const auto found = std::ranges::count(sample.ids, reading.picture_token);
-  const int64_t wanted = sample.num_pictures * reading.num_picture_tokens;
-  if (found != wanted)
-    throw UserError(
-        "pictures of {} tiles have {} places of token {} for {}: the tokenizer does not belong to "
-        "this model, whose config.json says image_token_id = {} for {}",
-        sample.num_pictures, found, reading.picture_token, wanted, reading.picture_token,
-        kPictureMark);
 }
 
 int64_t room_for_answer(const Sample& question, const SampleOptions& options) {
@@ -63,13 +44,6 @@ int64_t room_for_answer(const Sample& question, const SampleOptions& options) {
         "(size.longest_edge, do_image_splitting)",
         question.ids.size(), options.max_seq_length);
   return room;
-}
-
-int64_t count_marks(std::string_view text) {
-  int64_t count = 0;
-  for (size_t at = 0; (at = text.find(kPictureMark, at)) != text.npos; at += kPictureMark.size())
-    ++count;
-  return count;
 }
 
 }  // namespace
@@ -87,6 +61,31 @@ std::string with_marks(const std::string& prompt, int64_t count) {
   return marks + prompt;
 }
 
+int64_t insert_pictures(std::string& text, std::span<const Grid> grids, int64_t places) {
+  int64_t num_pictures = 0;
+  size_t at = 0;
+  for (const Grid& grid : grids) {
+    at = text.find(kPictureMark, at);
+    SNUG_CHECK(at != text.npos, "{} pictures in a text with fewer marks", grids.size());
+    const std::string picture = text_of_picture(grid, places);
+    text.replace(at, kPictureMark.size(), picture);
+    at += picture.size();
+    num_pictures += grid.num_pictures();
+  }
+  return num_pictures;
+}
+
+void check_places(const Sample& sample, const Reading& reading) {
+  const auto found = std::ranges::count(sample.ids, reading.picture_token);
+  const int64_t wanted = sample.num_pictures * reading.num_picture_tokens;
+  if (found != wanted)
+    throw UserError(
+        "pictures of {} tiles have {} places of token {} for {}: the tokenizer does not belong to "
+        "this model, whose config.json says image_token_id = {} for {}",
+        sample.num_pictures, found, reading.picture_token, wanted, reading.picture_token,
+        kPictureMark);
+}
+
 Sample make_question(std::string text, std::span<const Grid> grids, const TextEncoder& encoder,
                      const SampleOptions& options) {
   if (count_marks(text) != std::ssize(grids))
@@ -94,14 +93,7 @@ Sample make_question(std::string text, std::span<const Grid> grids, const TextEn
         "the model's chat template leaves out pictures; use another (chat_template.jinja), or the "
         "prompt style plain");
   Sample sample;
-  size_t at = 0;
-  for (const Grid& grid : grids) {
-    at = text.find(kPictureMark, at);
-    const std::string places = text_of_picture(grid, options.reading.num_picture_tokens);
-    text.replace(at, kPictureMark.size(), places);
-    at += places.size();
-    sample.num_pictures += grid.num_pictures();
-  }
+  sample.num_pictures = insert_pictures(text, grids, options.reading.num_picture_tokens);
   sample.ids = encoder.encode_prompt(text);
   sample.labels.assign(sample.ids.size(), options.ignore_index);
   check_places(sample, options.reading);

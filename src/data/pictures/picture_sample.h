@@ -15,6 +15,13 @@ namespace snug::data {
 // if it has none. Throws UserError for another number.
 std::string with_marks(const std::string& prompt, int64_t count);
 
+// Puts what stands for each picture in the place of its mark; `text` has one for each. Returns how
+// many pictures, with their tiles, the model sees.
+int64_t insert_pictures(std::string& text, std::span<const Grid> grids, int64_t places);
+
+// Throws UserError if a sample's ids do not have the places of its pictures.
+void check_places(const Sample& sample, const Reading& reading);
+
 // `text` with what stands for each picture in the place of its mark, as ids without loss. Throws
 // UserError if there are more or fewer marks than pictures, or if the tokenizer does not have the
 // placeholder that the model's config names.

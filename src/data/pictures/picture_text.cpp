@@ -5,6 +5,13 @@
 
 namespace snug::data {
 
+int64_t count_marks(std::string_view text) {
+  int64_t count = 0;
+  for (size_t at = 0; (at = text.find(kPictureMark, at)) != text.npos; at += kPictureMark.size())
+    ++count;
+  return count;
+}
+
 std::string text_of_picture(const Grid& grid, int64_t places) {
   constexpr std::string_view kBorder = "<fake_token_around_image>";
   std::string text;

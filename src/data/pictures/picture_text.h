@@ -19,6 +19,8 @@ struct Grid {
 // Where a picture stands in a prompt, and the token that each of its places has.
 inline constexpr std::string_view kPictureMark = "<image>";
 
+int64_t count_marks(std::string_view text);
+
 // `places`: of each tile.
 std::string text_of_picture(const Grid& grid, int64_t places);
 

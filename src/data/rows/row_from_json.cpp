@@ -3,9 +3,11 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "data/pictures/picture_text.h"
 
 namespace snug::data {
 namespace {
@@ -14,6 +16,8 @@ using nlohmann::json;
 
 constexpr const char* kSystemKeys[] = {"system", "system_prompt"};
 constexpr const char* kCallKeys[] = {"tool_calls", "function_call"};
+constexpr const char* kPictureKeys[] = {"images", "image"};
+constexpr const char* kFileKeys[] = {"image", "path", "url", "image_url"};
 constexpr const char* kChatKeys[] = {"messages", "conversations", "conversation"};
 
 const json* find(const json& object, const std::string& key) {
@@ -45,16 +49,47 @@ std::string role_of(std::string name) {
   return name;
 }
 
-// A text, or the texts that stand in parts: [{"type": "text", "text": …}, …].
-std::string content_of(const json& value, std::string_view column, const std::string& where) {
+// A picture's file: its path, or an object that names it.
+std::string file_of(const json& value, const std::string& where) {
+  if (value.is_object())
+    for (const char* key : kFileKeys)
+      if (const json* file = find(value, key)) return file_of(*file, where);
+  std::string file = text_of(value, "image", where);
+  constexpr std::string_view kScheme = "file://";
+  if (file.starts_with(kScheme)) return file.substr(kScheme.size());
+  for (const char* start : {"http://", "https://", "data:"})
+    if (file.starts_with(start))
+      throw UserError(
+          "{}: the picture {} is not a file; save the picture, and write its path relative to the "
+          "folder of the rows",
+          where, shortened(file, 60));
+  return file;
+}
+
+bool is_picture(const json& part) {
+  const json* type = part.is_object() ? find(part, "type") : nullptr;
+  return type != nullptr && (*type == "image" || *type == "image_url");
+}
+
+// A text, or what stands in parts: [{"type": "text", "text": …}, {"type": "image", "image": …}, …].
+std::string content_of(const json& value, std::string_view column, Row& row,
+                       const std::string& where) {
   if (!value.is_array()) return text_of(value, column, where);
   std::string text;
   for (const json& part : value) {
+    if (is_picture(part)) {
+      text += kPictureMark;
+      const bool names_file = std::ranges::any_of(
+          kFileKeys, [&](const char* key) { return find(part, key) != nullptr; });
+      row.pictures.push_back(names_file ? file_of(part, where) : "");
+      continue;
+    }
     const json* content = part.is_object() ? find(part, "text") : &part;
     if (content == nullptr || !content->is_string())
       throw UserError(
-          "{}: \"{}\" has a part of type {}; only text is supported: "
-          "{{\"type\": \"text\", \"text\": …}}",
+          "{}: \"{}\" has a part of type {}; only texts and pictures "
+          "are supported: {{\"type\": \"text\", \"text\": …}}, {{\"type\": \"image\", \"image\": "
+          "…}}",
           where, column,
           part.is_object() ? shortened(part.value("type", json("?")).dump(), 40)
                            : part.type_name());
@@ -68,7 +103,7 @@ constexpr const char* kAssistantKeys[] = {"assistant", "gpt",      "bot",
                                           "answer",    "response", "output"};
 
 // A question and its answer as one turn: [question, answer] or {"user": …, "assistant": …}.
-bool add_pair(const json& turn, std::vector<Message>& turns, const std::string& place) {
+bool add_pair(const json& turn, Row& row, const std::string& place) {
   const json *question = nullptr, *answer = nullptr;
   if (turn.is_array() && turn.size() == 2) {
     question = &turn[0];
@@ -80,13 +115,13 @@ bool add_pair(const json& turn, std::vector<Message>& turns, const std::string& 
       if (answer == nullptr) answer = find(turn, key);
   }
   if (question == nullptr || answer == nullptr) return false;
-  turns.push_back({"user", content_of(*question, "question", place)});
-  turns.push_back({"assistant", content_of(*answer, "answer", place)});
+  row.messages.push_back({"user", content_of(*question, "question", row, place)});
+  row.messages.push_back({"assistant", content_of(*answer, "answer", row, place)});
   return true;
 }
 
-void add_turn(const json& turn, size_t number, std::vector<Message>& turns,
-              const std::string& where) {
+void add_turn(const json& turn, size_t number, Row& row, const std::string& where) {
+  std::vector<Message>& turns = row.messages;
   if (turn.is_string()) {
     turns.push_back({turns.size() % 2 == 0 ? "user" : "assistant", turn.get<std::string>()});
     return;
@@ -108,10 +143,10 @@ void add_turn(const json& turn, size_t number, std::vector<Message>& turns,
           place, key);
   if (role != nullptr && content != nullptr) {
     turns.push_back(
-        {role_of(text_of(*role, "role", place)), content_of(*content, "content", place)});
+        {role_of(text_of(*role, "role", place)), content_of(*content, "content", row, place)});
     return;
   }
-  if (add_pair(turn, turns, place)) return;
+  if (add_pair(turn, row, place)) return;
   if (!turn.is_object())
     throw UserError("{}: a turn is {{\"role\": …, \"content\": …}}, but this is {} {}", place,
                     turn.is_array() ? "an" : "a", turn.type_name());
@@ -137,7 +172,47 @@ void add_turns(const json& turns, std::string_view column, Row& row, const std::
   if (!turns.is_array())
     throw UserError("{}: \"{}\" must be an array of turns, but is {} {}", where, column,
                     turns.is_object() ? "an" : "a", turns.type_name());
-  for (size_t i = 0; i < turns.size(); ++i) add_turn(turns[i], i, row.messages, where);
+  for (size_t i = 0; i < turns.size(); ++i) add_turn(turns[i], i, row, where);
+}
+
+// Pictures that stand beside the turns: a file, or a list of them. Anything else is a column like
+// any other that is not read.
+std::vector<std::string> pictures_beside(const json& object, const std::string& where) {
+  for (const char* key : kPictureKeys) {
+    const json* value = find(object, key);
+    if (value == nullptr) continue;
+    const json list = value->is_array() ? *value : json::array({*value});
+    std::vector<std::string> files;
+    for (const json& file : list)
+      if (file.is_string() && file != "") files.push_back(file_of(file, where));
+    if (!files.empty()) return files;
+  }
+  return {};
+}
+
+// Each picture belongs to a mark in the turns; without marks all stand before the first question.
+void place_pictures(const json& object, Row& row, const std::string& where) {
+  const bool unnamed = std::ranges::find(row.pictures, "") != row.pictures.end();
+  if (row.pictures.empty() || unnamed) row.pictures = pictures_beside(object, where);
+  if (unnamed && row.pictures.empty())
+    throw UserError(
+        "{}: a part of type \"image\" names no file; write {{\"type\": \"image\", \"image\": "
+        "\"a.png\"}}, "
+        "or \"images\": [\"a.png\", …] beside the turns",
+        where);
+  if (row.pictures.empty()) return;
+  int64_t marks = 0;
+  for (const Message& turn : row.messages) marks += count_marks(turn.content);
+  if (marks == std::ssize(row.pictures)) return;
+  const auto question = std::ranges::find(row.messages, "user", &Message::role);
+  if (marks > 0 || question == row.messages.end())
+    throw UserError(
+        "{}: {} picture{}, but {} places for them in the turns; write {} once for each picture, or "
+        "not at all, which puts them before the first question",
+        where, row.pictures.size(), row.pictures.size() == 1 ? "" : "s", marks, kPictureMark);
+  std::string all;
+  for (size_t i = 0; i < row.pictures.size(); ++i) all += kPictureMark;
+  question->content.insert(0, all);
 }
 
 // What stands beside the turns for the model to know.
@@ -158,6 +233,7 @@ Row chat_row(const json& object, const json& turns, std::string_view column,
              const std::string& where) {
   Row row;
   add_turns(turns, column, row, where);
+  place_pictures(object, row, where);
   put_system_first(system_of(object, where), row);
   fill_first_exchange(row, where);
   return row;
@@ -168,11 +244,15 @@ Row with_what_comes_before(Row row, const json& object, const std::string& where
   const std::string system = system_of(object, where);
   const json* history = find(object, "history");
   const bool has_history = history != nullptr && history->is_array() && !history->empty();
-  if (row.kind != RowKind::Question || (system.empty() && !has_history)) return row;
+  const bool has_pictures = count_marks(row.instruction) + count_marks(row.input) > 0 &&
+                            !pictures_beside(object, where).empty();
+  if (row.kind != RowKind::Question || (system.empty() && !has_history && !has_pictures))
+    return row;
   if (has_history) add_turns(*history, "history", row, where);
   row.messages.push_back(
       {"user", row.input.empty() ? row.instruction : row.instruction + "\n\n" + row.input});
   row.messages.push_back({"assistant", row.output});
+  if (has_pictures || !row.pictures.empty()) place_pictures(object, row, where);
   put_system_first(system, row);
   row.input.clear();
   fill_first_exchange(row, where);
@@ -207,6 +287,7 @@ Row pair_row(const json& object, const PairColumns& pair, const std::string& whe
   if (question.is_array() && answer.is_array()) {
     add_turns(question, pair.question, row, where);
     add_turns(answer, pair.answer, row, where);
+    place_pictures(object, row, where);
     fill_first_exchange(row, where);
     return row;
   }

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/text.h"
+#include "data/pictures/picture_text.h"
 #include "data/rows/csv.h"
 #include "data/rows/hugging_face.h"
 #include "data/rows/row_from_json.h"
@@ -212,6 +213,8 @@ std::vector<Row> read_rows(const std::filesystem::path& path, const Columns& col
     throw UserError("{}: the name must end in .json, .jsonl, .csv, .tsv or .parquet",
                     path.string());
   if (rows.empty()) throw UserError("{} holds no rows; at least one is needed", path.string());
+  for (Row& row : rows)
+    for (std::string& picture : row.pictures) picture = (path.parent_path() / picture).string();
   return rows;
 }
 
@@ -220,12 +223,18 @@ std::vector<Row> split_conversations(const std::vector<Row>& rows) {
   for (const Row& row : rows) {
     if (row.messages.empty()) pairs.push_back(row);
     const Message* question = nullptr;
+    auto picture = row.pictures.begin();
+    std::vector<std::string> pictures;  // of the question
     for (const Message& turn : row.messages) {
+      const int64_t shown = row.pictures.empty() ? 0 : count_marks(turn.content);
+      if (turn.role == "user") pictures.assign(picture, picture + shown);
+      picture += shown;
       if (turn.role == "assistant" && question)
         pairs.push_back({.instruction = question->content,
                          .input = "",
                          .output = turn.content,
                          .messages = {},
+                         .pictures = pictures,
                          .number = row.number});
       question = turn.role == "user" ? &turn : nullptr;
     }

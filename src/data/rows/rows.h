@@ -2,8 +2,9 @@
 // row is: a question and its answer (Alpaca's instruction, input and output, or question and
 // answer, and the like), a chat ({"messages": [{"role", "content"}, …]}, ShareGPT's "conversations"
 // with from/value, a plain list of turns that alternate user and assistant, pairs of a question and
-// an answer), a ready prompt with its completion, or a plain text. Any fault in the input throws a
-// UserError with file and row.
+// an answer), a ready prompt with its completion, or a plain text. Chats may have pictures, as
+// parts of a turn or listed beside the turns. Any fault in the input throws a UserError with file
+// and row.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -29,6 +30,7 @@ enum class RowKind {
 struct Row {
   std::string instruction, input, output;
   std::vector<Message> messages;
+  std::vector<std::string> pictures;  // files, in the order of their kPictureMark in the text
   RowKind kind = RowKind::Question;
   int64_t number = 0;  // in its data set, from 1; 0: not numbered
 };
@@ -41,8 +43,8 @@ struct Columns {
 };
 
 // All rows of one file, by its ending: .json (an array, or an object whose "data" is one), .jsonl,
-// .csv and .tsv (with a line of column names), .parquet. Extra columns are ignored. Throws
-// UserError, also when there is no row.
+// .csv and .tsv (with a line of column names), .parquet. Extra columns are ignored. Names of
+// pictures are relative to the file's folder. Throws UserError, also when there is no row.
 std::vector<Row> read_rows(const std::filesystem::path& path, const Columns& columns = {});
 
 // Makes each question with its answer a separate row, without the earlier turns.

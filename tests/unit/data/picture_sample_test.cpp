@@ -122,6 +122,86 @@ TEST(PictureSample, AnswersAreCutAndPicturesAreNot) {
       "have 0 places of token 900 for 3");
 }
 
+// Several pictures in several turns. Only answers have loss, as the template writes them.
+TEST(PictureSample, ChatsHavePicturesInTheirQuestions) {
+  TextEncoder encoder = marking_encoder();
+  encoder.add_bos = false;
+  encoder.chat = [](std::span<const Message> turns, bool open) {
+    std::string text;
+    for (const Message& turn : turns) text += turn.role + ": " + turn.content + "$\n";
+    return open ? text + "assistant:" : text;
+  };
+  const PromptStyle style = PromptStyle::make("chat", encoder);
+  const std::vector<Grid> grids = {{}, {.rows = 1, .columns = 2}};
+  const Row row{.messages = {{"user", "<image>a"},
+                             {"assistant", "one"},
+                             {"user", "and <image>?"},
+                             {"assistant", "two"}}};
+  const auto make = [&](const Row& chat, std::span<const Grid> shown, int64_t limit = 0) {
+    return make_sample(chat, style, encoder, {.max_seq_length = limit, .reading = kTiles}, shown);
+  };
+  const Sample sample = make(row, grids);
+  std::string first = text_of_picture(grids[0], 3), second = text_of_picture(grids[1], 3);
+  for (std::string* text : {&first, &second})
+    for (size_t at; (at = text->find(kPictureMark)) != text->npos;)
+      text->replace(at, kPictureMark.size(), "*");
+  EXPECT_EQ(text_with_places(sample.ids),
+            "user: " + first + "a$\nassistant: one$\nuser: and " + second + "?$\nassistant: two$");
+  EXPECT_EQ(learned(sample), " one$ two$");
+  EXPECT_EQ(sample.num_pictures, 1 + 3);
+  EXPECT_CONTAINS(message_of([&] { make(row, {}); }),
+                  "has 0 pictures, and its text as prompt style chat writes it has <image> 2");
+  EXPECT_CONTAINS(message_of([&] { make(row, grids, 90); }), "take more than the 90 tokens");
+  Row shows = row;
+  shows.messages[3].content = "<image>";
+  EXPECT_CONTAINS(message_of([&] { make(shows, grids); }), "an answer has <image>");
+}
+
+// Rows without a picture among others, and a picture that is missing.
+TEST(PictureSample, ChatsAreBatchedWithTheirTiles) {
+  const Folder folder;
+  const std::vector<std::byte> png = files::encode_png(
+      {.width = 8, .height = 8, .rgb = std::vector<uint8_t>(size_t{8 * 8 * 3}, uint8_t{99})});
+  folder.write("a.png", {reinterpret_cast<const char*>(png.data()), png.size()});
+  const auto line = [](const char* question, const char* images) {
+    return std::string(R"({"conversations":[{"from":"human","value":")") + question +
+           R"("},{"from":"gpt","value":"x"}],"image":)" + images + "}\n";
+  };
+  DatasetOptions options = {
+      .json_path =
+          folder.write("rows.jsonl", line("<image>or<image>", R"(["a.png","a.png"])") +
+                                         line("none", "null") + line("gone", R"("b.png")")),
+      .prompt_style = "plain",
+      .reading = kTiles,
+      .processor = {
+          .size = 8, .resampling = Resampling::Lanczos, .longest_side = 16, .cuts = true}};
+  const Dataset dataset = load_dataset(options, marking_encoder(), {});
+  ASSERT_EQ(dataset.train.count(), 3);
+  EXPECT_EQ(dataset.train.most_pictures(1), 10);
+  EXPECT_EQ(dataset.train.most_pictures(3), 11);
+  const auto source = dataset.train_batches();
+  std::vector<int64_t> order;  // rows are shuffled
+  for (const int64_t number : {2, 1, 3})
+    order.push_back(std::ranges::find(dataset.train_numbers, number) -
+                    dataset.train_numbers.begin());
+  const MicroBatch batch = source->make(order);
+  EXPECT_EQ(batch.num_pictures, 11);
+  std::vector<uint8_t> pixels(size_t{11 * 8 * 8 * 3}, 99);
+  std::fill(pixels.begin() + 10 * 8 * 8 * 3, pixels.end(), uint8_t{0});
+  EXPECT_EQ(batch.pixels, pixels);
+  EXPECT_EQ(source->num_unreadable(), 1);
+  options.json_path = folder.write("marks.jsonl", line("a <image>", "null"));
+  EXPECT_CONTAINS(message_of([&] { load_dataset(options, marking_encoder(), {}); }),
+                  "the row has 0 pictures");
+  options.json_path = folder.path() / "rows.jsonl";
+  options.reading = {};
+  EXPECT_CONTAINS(message_of([&] { load_dataset(options, marking_encoder(), {}); }),
+                  "this model reads none");
+  options.reading = {.image_size = 8, .num_picture_tokens = 3, .picture_token = kPlace};
+  EXPECT_CONTAINS(message_of([&] { load_dataset(options, marking_encoder(), {}); }),
+                  "reads one picture before a caption");
+}
+
 // A picture of 8 × 8 pixels is made 16 × 16 and cut into four; one of 16 × 4 into two.
 TEST(PictureSample, BatchesHaveAllTilesOfTheirSamples) {
   const Folder folder;

@@ -119,8 +119,72 @@ TEST(Rows, ReadsTurnsInPairsAndTextsInParts) {
     EXPECT_EQ(all, "uqaaurab") << row;
   }
   EXPECT_CONTAINS(
-      refusal("a.jsonl", R"({"messages":[{"role":"user","content":[{"type":"image_url"}]}]})"),
-      "\"content\" has a part of type \"image_url\"");
+      refusal("a.jsonl", R"({"messages":[{"role":"user","content":[{"type":"audio_url"}]}]})"),
+      "\"content\" has a part of type \"audio_url\"");
+}
+
+// Pictures of a chat, wherever they are named; their places stay in the text.
+TEST(Rows, ReadsPicturesAmongTurns) {
+  const Folder folder;
+  const auto read = [&](const std::string& line) {
+    const Row row = read_rows(folder.write("a.jsonl", line)).at(0);
+    std::string all;
+    for (const Message& turn : row.messages) all += turn.role[0] + turn.content;
+    for (const std::string& picture : row.pictures)
+      all += "|" + std::filesystem::path(picture).lexically_proximate(folder.path()).string();
+    return all;
+  };
+  const std::string answer = R"({"role":"assistant","content":"b"}])";
+  const std::string said = R"({"from":"gpt","value":"b"}])";
+  for (
+      const std::string& line : {
+          R"({"messages":[{"role":"user","content":[{"type":"image","image":"1.png"},{"type":"text","text":"a"},
+               {"type":"image_url","image_url":{"url":"file://2.png"}}]},)" +
+              answer + "}",
+          R"({"messages":[{"role":"user","content":[{"type":"image"},{"type":"text","text":"a","image":null},
+               {"type":"image"}]},)" +
+              answer + R"(,"images":["1.png","2.png"]})",
+          R"({"conversations":[{"from":"human","value":"<image>a<image>"},)" + said +
+              R"(,"image":["1.png","2.png"]})",
+          std::string(
+              R"({"instruction":"<image>a<image>","output":"b","images":["1.png","2.png"]})"),
+          R"({"prompt":[{"role":"user","content":"<image>a<image>"}],"completion":[)" + answer +
+              R"(,"images":["1.png","2.png"]})"}) {
+    std::string one = line;
+    std::erase(one, '\n');
+    EXPECT_EQ(read(one), "u<image>a<image>ab|1.png|2.png") << line;
+  }
+  // Without marks all stand first; a column of another kind is not read.
+  EXPECT_EQ(
+      read(R"({"conversations":[{"from":"human","value":"a"},)" + said + R"(,"image":"1.png"})"),
+      "u<image>aab|1.png");
+  EXPECT_EQ(read(R"({"conversations":[{"from":"human","value":"a"},)" + said + R"(,"image":7})"),
+            "uaab");
+  EXPECT_CONTAINS(
+      refusal("a.jsonl",
+              R"({"messages":[{"role":"user","content":[{"type":"image"}]},)" + answer + "}"),
+      "names no file");
+  EXPECT_CONTAINS(refusal("a.jsonl", R"({"conversations":[{"from":"human","value":"<image>"},)" +
+                                         said + R"(,"image":["1.png","2.png"]})"),
+                  "2 pictures, but 1 places");
+  EXPECT_CONTAINS(refusal("a.jsonl", R"({"conversations":[{"from":"human","value":"<image>"},)" +
+                                         said + R"(,"image":"https://example.org/1.png"})"),
+                  "is not a file; save the picture");
+}
+
+TEST(Rows, EachQuestionOfAChatKeepsItsPictures) {
+  const Row chat{.messages = {{"user", "<image>a<image>"},
+                              {"assistant", "b"},
+                              {"user", "c"},
+                              {"assistant", "d"},
+                              {"user", "<image>e"},
+                              {"assistant", "f"}},
+                 .pictures = {"1", "2", "3"}};
+  const std::vector<Row> pairs = split_conversations({chat});
+  ASSERT_EQ(pairs.size(), 3U);
+  EXPECT_EQ(pairs[0].pictures, (std::vector<std::string>{"1", "2"}));
+  EXPECT_TRUE(pairs[1].pictures.empty());
+  EXPECT_EQ(pairs[2].pictures, (std::vector<std::string>{"3"}));
 }
 
 // What stands beside the question is not lost.
