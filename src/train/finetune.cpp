@@ -358,10 +358,11 @@ void Finetune::write_model() {
   const bool has_style =
       !dataset_.train_pictures.rows || dataset_.batch_options.reading.pictures_anywhere;
   const bool asks = has_style && !engine::is_synthetic(recipe_.data);
+  // Questions about pictures are never learned.
+  const bool masks = recipe_.data.mask_prompt || dataset_.train_pictures.rows != nullptr;
   const auto add_prompt_style = [&](const std::filesystem::path& folder) {
     if (asks)
-      data::write_prompt_record(
-          folder, {.style = dataset_.prompt_style, .mask_prompt = recipe_.data.mask_prompt});
+      data::write_prompt_record(folder, {.style = dataset_.prompt_style, .mask_prompt = masks});
   };
   const auto write = [&](const std::filesystem::path& folder) {
     base_->write_trained(folder, engine_, add_prompt_style);

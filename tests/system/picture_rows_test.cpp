@@ -56,13 +56,15 @@ TEST(PictureRows, HaveTheLossOfTransformersInEachForm) {
 }
 
 // A step of plain gradient descent, whose change of each weight is its gradient: packed, in two
-// micro-batches, and padded. What a plan says of the memory is what is measured.
+// micro-batches, padded, and on two ranks, of which one has a micro-batch without pictures. What a
+// plan says of the memory is what is measured.
 TEST(PictureRows, HaveTheGradientsOfTransformers) {
   const json wanted = expected();
   const auto before = weights_in(kModel / "model.safetensors");
   const std::vector<Words> cases{{"--train.micro_batch_size", "4"},
                                  {"--train.micro_batch_size", "2"},
-                                 {"--train.micro_batch_size", "4", "--data.packing", "false"}};
+                                 {"--train.micro_batch_size", "4", "--data.packing", "false"},
+                                 {"--train.micro_batch_size", "1", "--devices", "2"}};
   for (const Words& more : cases) {
     const TempFolder folder;
     Words command{"finetune_full",
@@ -96,6 +98,8 @@ TEST(PictureRows, HaveTheGradientsOfTransformers) {
     EXPECT_EQ(figures["memory"]["predicted"]["peak_allocated"],
               figures["memory"]["measured"]["peak_allocated"])
         << more.back();
+    EXPECT_EQ(json::parse(read_file(folder / "out/final/prompt_style.json")),
+              (json{{"prompt_style", "chat"}, {"mask_prompt", true}}));
     const double lr = step["lr"];
     ASSERT_GT(lr, 0);
     const auto after = weights_in(folder / "out/final/model.safetensors");

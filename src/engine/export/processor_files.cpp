@@ -19,39 +19,26 @@ bool copy_if_there(const char* name, const fs::path& from, const fs::path& to) {
   return true;
 }
 
-// With tiles: `snug` without the file reads the same.
-json tiling_preprocessor_of(const data::Reading& reads) {
-  constexpr int kLanczos = 1, kTilesAcross = 4;
-  return {{"processor_class", "Idefics3Processor"},
-          {"image_processor_type", "Idefics3ImageProcessor"},
-          {"do_convert_rgb", true},
-          {"do_resize", true},
-          {"do_image_splitting", true},
-          {"do_pad", true},
-          {"size", {{"longest_edge", kTilesAcross * reads.image_size}}},
-          {"max_image_size", {{"longest_edge", reads.image_size}}},
-          {"resample", kLanczos},
-          {"do_rescale", true},
-          {"rescale_factor", 1.0 / 255},
-          {"do_normalize", true},
-          {"image_mean", reads.image_mean},
-          {"image_std", reads.image_std}};
-}
-
 json preprocessor_of(const data::Reading& reads) {
-  if (reads.pictures_anywhere) return tiling_preprocessor_of(reads);
-  constexpr int kBicubic = 3;
-  return {{"processor_class", "Blip2Processor"},
-          {"image_processor_type", "BlipImageProcessor"},
-          {"do_convert_rgb", true},
-          {"do_resize", true},
-          {"size", {{"height", reads.image_size}, {"width", reads.image_size}}},
-          {"resample", kBicubic},
-          {"do_rescale", true},
-          {"rescale_factor", 1.0 / 255},
-          {"do_normalize", true},
-          {"image_mean", reads.image_mean},
-          {"image_std", reads.image_std}};
+  json written{{"do_convert_rgb", true},      {"do_resize", true},
+               {"do_rescale", true},          {"rescale_factor", 1.0 / 255},
+               {"do_normalize", true},        {"image_mean", reads.image_mean},
+               {"image_std", reads.image_std}};
+  constexpr int kLanczos = 1, kBicubic = 3, kTilesAcross = 4;
+  if (reads.pictures_anywhere)  // `snug` without the file reads the same
+    written.update({{"processor_class", "Idefics3Processor"},
+                    {"image_processor_type", "Idefics3ImageProcessor"},
+                    {"do_image_splitting", true},
+                    {"do_pad", true},
+                    {"size", {{"longest_edge", kTilesAcross * reads.image_size}}},
+                    {"max_image_size", {{"longest_edge", reads.image_size}}},
+                    {"resample", kLanczos}});
+  else
+    written.update({{"processor_class", "Blip2Processor"},
+                    {"image_processor_type", "BlipImageProcessor"},
+                    {"size", {{"height", reads.image_size}, {"width", reads.image_size}}},
+                    {"resample", kBicubic}});
+  return written;
 }
 
 }  // namespace
