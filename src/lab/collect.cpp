@@ -286,11 +286,10 @@ void take_own_plan(const report::RunRecord& record, RowResult& result) {
 
 void take_record(const report::RunRecord& record, RowResult& result) {
   result.measured = measured_figures(record);
+  result.measured->device_use = finite(record.speed.steps.mean_utilization);
+  result.measured->device_use_spread = finite(record.speed.steps.utilization_deviation);
   // What the allocator reserves on a CPU is not what a device would need.
-  if (is_gpu(record.device.name))
-    result.measured->device_use = finite(record.speed.steps.mean_utilization);
-  else
-    result.measured->peak_reserved = 0;
+  if (!is_gpu(record.device.name)) result.measured->peak_reserved = 0;
   if (record.device.budget_bytes > 0) result.limit_bytes = record.device.budget_bytes;
   take_own_plan(record, result);
   result.device = record.device.name;

@@ -71,8 +71,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Figures, fits, peak_allocated, p
                                                 num_alloc_retries, after_forward, peak_host,
                                                 parameter_bytes, by_category, step_seconds,
                                                 tokens_per_second, model_flops_per_second,
-                                                share_of_peak, device_use, tokens_per_epoch,
-                                                timeline)
+                                                share_of_peak, device_use, device_use_spread,
+                                                tokens_per_epoch, timeline)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(LossPoint, step, loss)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(PhasePoint, step, phase, by_category, allocated,
                                                 peak, reserved)

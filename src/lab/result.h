@@ -48,6 +48,7 @@ struct Figures {
   double model_flops_per_second = 0;
   double share_of_peak = 0;      // of the device's FLOP/s, 0..1; 0: not known
   double device_use = 0;         // busy share of the step, 0..1; 0: not known
+  double device_use_spread = 0;  // its deviation over the run's steps; 0: not known
   int64_t tokens_per_epoch = 0;  // 0: not known
   std::vector<Moment> timeline;  // of plans
 };

@@ -65,8 +65,13 @@ TEST(Finetune, TellsTheMeanLossOfEachEpoch) {
   for (const auto& step : record["steps"]) steps += step["seconds"].get<double>();
   EXPECT_GT(record["fit_seconds"], steps);
   EXPECT_LT(record["fit_seconds"], record["seconds_total"]);
-  const Result once = run(finetune_words(rows, folder / "once", words));
+  Words loud = words;
+  loud.emplace_back("--verbose");
+  const Result once = run(finetune_words(rows, folder / "once", loud));
   EXPECT_EQ(once.output.find("mean training loss"), std::string::npos) << "of one epoch";
+  // The recipe as resolved stands in front of all that it leads to, where that is asked for.
+  EXPECT_LT(once.output.find("\ntrain:\n"), once.output.find("\nModel ")) << once.output;
+  EXPECT_EQ(result.output.find("\ntrain:\n"), std::string::npos) << result.output;
 }
 
 // Of two micro-batches a step: what the usual records say, and the rest of them.

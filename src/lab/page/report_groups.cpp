@@ -146,8 +146,8 @@ std::string sweep_table(const Group& group, const std::vector<const RowView*>& m
     add(has_run ? seconds(own.step_seconds) : "", seconds(published.iteration_seconds.value_or(0)));
     add(has_run ? number(own.model_flops_per_second / 1e12, "{:.1f}") : "",
         number(published.teraflops_per_second.value_or(0), "{:.1f}"));
-    add(has_run ? number(100 * own.device_use, "{:.0f} %") : "",
-        number(100 * published.device_use.value_or(0), "{:.1f} %"));
+    add(has_run ? use_text(own.device_use, own.device_use_spread) : "",
+        use_text(published.device_use.value_or(0), published.device_use_spread.value_or(0)));
     if (retries) body += number_cell(retries_text(own));
     if (retries && !program.empty())
       body += number_cell(view->result->like ? retries_text(*view->result->like) : "");

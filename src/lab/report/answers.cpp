@@ -15,11 +15,10 @@ std::string measured_cells(const LabRun& run, const RowView& view) {
   if (run.mode == Mode::Plan || view.outcome.kind == OutcomeView::Kind::None) return " | | | |";
   if (!is_measured(*view.result)) return fmt::format(" {} | – | – | – |", view.outcome.words);
   const Figures& figures = *view.own;
-  return fmt::format(
-      " {} | {} | {} | {} |", view.outcome.words,
-      figures.step_seconds > 0 ? seconds_text(figures.step_seconds) : "",
-      memory_text(needed_bytes(figures)),
-      figures.device_use > 0 ? fmt::format("{:.0f} %", 100 * figures.device_use) : "");
+  return fmt::format(" {} | {} | {} | {} |", view.outcome.words,
+                     figures.step_seconds > 0 ? seconds_text(figures.step_seconds) : "",
+                     memory_text(needed_bytes(figures)),
+                     use_text(figures.device_use, figures.device_use_spread));
 }
 
 const char* expected_words(Expected expected) {

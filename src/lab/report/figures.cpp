@@ -93,6 +93,12 @@ int64_t needed_bytes(const Figures& figures) {
   return std::max(figures.peak_reserved, figures.peak_allocated);
 }
 
+std::string use_text(double share, double spread) {
+  if (share <= 0) return "";
+  const std::string around = spread > 0 ? fmt::format(" ± {:.1f}", 100 * spread) : "";
+  return fmt::format("{:.1f}{} %", 100 * share, around);
+}
+
 std::string retries_text(const Figures& figures) {
   return figures.num_alloc_retries > 0 ? fmt::format("{:.2g}", figures.num_alloc_retries) : "";
 }

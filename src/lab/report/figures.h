@@ -21,6 +21,8 @@ int64_t needed_bytes(const Figures& figures);
 
 // "2", "0.4": of the allocator, in a step; empty: none.
 std::string retries_text(const Figures& figures);
+// "71.9 ± 3.3 %", without a spread "71.9 %"; empty: not known.
+std::string use_text(double share, double spread);
 
 // The free share of the limit; empty if the limit is not known.
 std::optional<double> margin_of(const Figures& figures, int64_t limit_bytes);

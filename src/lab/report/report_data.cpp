@@ -62,7 +62,8 @@ json figures_json(const std::optional<Figures>& figures) {
           {"tokens_per_second", f.tokens_per_second},
           {"model_flops_per_second", f.model_flops_per_second},
           {"share_of_peak", f.share_of_peak},
-          {"device_use", f.device_use}};
+          {"device_use", f.device_use},
+          {"device_use_spread", f.device_use_spread}};
 }
 
 json checks_json(const RowVerdict& verdict) {

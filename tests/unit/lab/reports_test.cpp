@@ -237,6 +237,9 @@ TEST(Sweeps, TheCountedProgramsOptimumAndItsCliffAreTold) {
 }
 
 TEST(Figures, AreReadWithThreeDigits) {
+  EXPECT_EQ(use_text(0.7194, 0.033), "71.9 ± 3.3 %");
+  EXPECT_EQ(use_text(0.7194, 0), "71.9 %");
+  EXPECT_EQ(use_text(0, 0), "");
   EXPECT_EQ(memory_text(0), "0 bytes");
   EXPECT_EQ(memory_text(1023), "1023 bytes");
   EXPECT_EQ(memory_text(kGiB), "1.00 GiB");
