@@ -320,7 +320,22 @@ std::vector<std::string> unknown_keys(const Family& family, const json& config) 
   return unknown;
 }
 
+// A model of several parts says what its language model is.
+std::string text_model_of(const json& config) {
+  const json part = config.value("text_config", json());
+  const json type = part.is_object() ? part.value("model_type", json()) : json();
+  if (!type.is_string() || find_family(type.get<std::string>()) == nullptr) return "";
+  return fmt::format(
+      "; its text model alone is a {}, which snug reads from a directory of its own, with this "
+      "text_config as config.json and that model's names of weights",
+      type.get<std::string>());
+}
+
 std::string nearest_family(std::string_view model_type, const json& config) {
+  if (const std::string text = text_model_of(config); !text.empty()) return text;
+  for (const char* key : {"hidden_size", "num_hidden_layers", "num_attention_heads"})
+    if (!config.contains(key))
+      return fmt::format("; its config has no {}, which every family of decoders here has", key);
   const Family& nearest = *std::ranges::min_element(families(), {}, [&](const Family& family) {
     return std::tuple(unknown_keys(family, config).size(),
                       -static_cast<int64_t>(common_prefix(model_type, family.model_type)));

@@ -86,7 +86,7 @@ bool is_mixture(const Family& family);
 // place for. A key whose value says nothing (null, false, 0, empty) does not count.
 std::vector<std::string> unknown_keys(const Family& family, const nlohmann::json& config);
 
-// For an unknown model_type: " (nearest is …, which has no place for …)".
+// For an unknown model_type: "; nearest is …, which has no place for …", or why there is none.
 std::string nearest_family(std::string_view model_type, const nlohmann::json& config);
 
 }  // namespace snug::models::decoder

@@ -265,6 +265,14 @@ TEST_F(FromConfig, AnUnknownFamilyIsComparedWithTheNearest) {
       << refusal(config);
   config.erase("num_experts");
   EXPECT_NE(refusal(config).find("nearest to qwen2"), std::string::npos) << refusal(config);
+  config.erase("num_attention_heads");
+  EXPECT_NE(refusal(config).find("its config has no num_attention_heads"), std::string::npos)
+      << refusal(config);
+  config["text_config"] = {{"model_type", 3}};
+  EXPECT_EQ(refusal(config).find("text model"), std::string::npos) << refusal(config);
+  config["text_config"] = config_of("ministral3");
+  EXPECT_NE(refusal(config).find("its text model alone is a ministral3"), std::string::npos)
+      << refusal(config);
 }
 
 TEST_F(FromConfig, LayersWithASlidingWindowAreReadFromEitherForm) {
