@@ -184,7 +184,8 @@ std::vector<std::string> pictures_beside(const json& object, const std::string& 
     const json list = value->is_array() ? *value : json::array({*value});
     std::vector<std::string> files;
     for (const json& file : list)
-      if (file.is_string() && file != "") files.push_back(file_of(file, where));
+      if (file.is_string() && !file.get_ref<const std::string&>().empty())
+        files.push_back(file_of(file, where));
     if (!files.empty()) return files;
   }
   return {};

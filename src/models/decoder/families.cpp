@@ -332,7 +332,7 @@ std::string text_model_of(const json& config) {
 }
 
 std::string nearest_family(std::string_view model_type, const json& config) {
-  if (const std::string text = text_model_of(config); !text.empty()) return text;
+  if (std::string text = text_model_of(config); !text.empty()) return text;
   for (const char* key : {"hidden_size", "num_hidden_layers", "num_attention_heads"})
     if (!config.contains(key))
       return fmt::format("; its config has no {}, which every family of decoders here has", key);
