@@ -90,8 +90,8 @@ std::string PromptStyle::render(std::span<const Message> turns, bool add_generat
   return chat_(turns, add_generation_prompt);
 }
 
-std::string PromptStyle::render_answer(std::span<const Message> turns) const {
-  const std::string before = render(turns.first(turns.size() - 1), true);
+std::string PromptStyle::render_answer(const std::string& before,
+                                       std::span<const Message> turns) const {
   std::string whole = render(turns, false);
   if (!whole.starts_with(before)) return turns.back().content;
   whole.erase(0, before.size());

@@ -51,7 +51,8 @@ class PromptStyle {
   // What the template adds for the last turn behind its beginning, with the space before an answer
   // and the token behind it, but without line breaks at its end. The turn's own text if the
   // template rewrites what came before.
-  std::string render_answer(std::span<const Message> turns) const;
+  // `before`: the turns up to the last, rendered with the start of an answer.
+  std::string render_answer(const std::string& before, std::span<const Message> turns) const;
   bool is_chat() const { return kind_ == Kind::Chat; }
   const std::string& name() const { return name_; }
 

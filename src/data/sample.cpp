@@ -33,7 +33,7 @@ std::vector<Segment> chat_segments(std::span<const Message> turns, const PromptS
   std::vector<Segment> segments;
   const Message& last = turns.back();
   const std::string prompt = style.render(turns.first(turns.size() - 1), true);
-  const std::string answer = as_written ? style.render_answer(turns) : last.content;
+  const std::string answer = as_written ? style.render_answer(prompt, turns) : last.content;
   size_t written = 0;
   for (size_t i = 0; i + 1 < turns.size(); ++i) {
     if (turns[i].role != "assistant") continue;
@@ -41,8 +41,8 @@ std::vector<Segment> chat_segments(std::span<const Message> turns, const PromptS
     const std::string after = style.render(turns.first(i + 1), false);
     if (before.size() < written || !after.starts_with(before) || !prompt.starts_with(after))
       return {{prompt, false}, {answer, true}};
-    const std::string earlier =
-        as_written ? style.render_answer(turns.first(i + 1)) : after.substr(before.size());
+    std::string earlier = after.substr(before.size());
+    if (as_written) earlier.erase(earlier.find_last_not_of(" \t\r\n") + 1);
     segments.push_back({before.substr(written), false});
     segments.push_back({earlier, true});
     written = before.size() + earlier.size();
@@ -73,8 +73,7 @@ int64_t insert_pictures(std::vector<Segment>& segments, std::span<const Grid> gr
   if (marks != std::ssize(grids))
     throw UserError(
         "the row has {} picture{}, and its text as prompt style {} writes it has {} {} times; "
-        "write "
-        "it once for each picture; the style chat takes the later questions of a chat too",
+        "write it once for each picture; the style chat takes the later questions of a chat too",
         grids.size(), grids.size() == 1 ? "" : "s", style, kPictureMark, marks);
   for (Segment& segment : segments) {
     const auto own = grids.first(static_cast<size_t>(count_marks(segment.text)));

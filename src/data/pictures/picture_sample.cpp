@@ -25,7 +25,9 @@ struct Turns {
 
 Turns chat_turns(const std::string& question, const std::string& answer, const PromptStyle& style) {
   const std::array<Message, 2> turns{Message{"user", question}, Message{"assistant", answer}};
-  return {style.render(std::span(turns).first(1), true), style.render_answer(turns)};
+  Turns result{style.render(std::span(turns).first(1), true), ""};
+  result.answer = style.render_answer(result.question, turns);
+  return result;
 }
 
 Turns plain_turns(const std::string& question, const std::string& answer) {

@@ -149,6 +149,12 @@ TEST(PictureSample, ChatsHavePicturesInTheirQuestions) {
             "user: " + first + "a$\nassistant: one$\nuser: and " + second + "?$\nassistant: two$");
   EXPECT_EQ(learned(sample), " one$ two$");
   EXPECT_EQ(sample.num_pictures, 1 + 3);
+  // One that the assistant opens.
+  const Row opened{
+      .messages = {{"assistant", "hello"}, {"user", "<image>a"}, {"assistant", "one"}}};
+  const Sample answered = make(opened, std::span(grids).first(1));
+  EXPECT_EQ(text_with_places(answered.ids),
+            "assistant: hello$\nuser: " + first + "a$\nassistant: one$");
   EXPECT_CONTAINS(message_of([&] { make(row, {}); }),
                   "has 0 pictures, and its text as prompt style chat writes it has <image> 2");
   EXPECT_CONTAINS(message_of([&] { make(row, grids, 90); }), "take more than the 90 tokens");
