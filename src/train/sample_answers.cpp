@@ -5,7 +5,6 @@
 #include <charconv>
 
 #include "base/error.h"
-#include "base/files.h"
 #include "data/pictures/picture_processor.h"
 #include "data/pictures/picture_text.h"
 #include "data/prompts.h"
@@ -45,13 +44,9 @@ size_t first_index(const SampleAnswerOptions& options, size_t count) {
 // Of the first question, which is the one that is answered.
 std::vector<data::PreparedPicture> pictures_of(const data::Row& row,
                                                const data::PictureProcessor& processor) {
-  std::vector<data::PreparedPicture> pictures;
-  const int64_t shown = row.pictures.empty() ? 0 : data::count_marks(row.instruction);
-  for (int64_t i = 0; i < shown; ++i) {
-    const std::string& file = row.pictures[static_cast<size_t>(i)];
-    pictures.push_back(processor.prepare(MappedFile(file).bytes(), file));
-  }
-  return pictures;
+  if (row.pictures.empty()) return {};
+  const auto shown = static_cast<size_t>(data::count_marks(row.instruction));
+  return processor.prepare(std::span(row.pictures).first(shown));
 }
 
 }  // namespace

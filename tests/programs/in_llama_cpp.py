@@ -163,18 +163,13 @@ def main():
     quiet = ffi.callback("void(enum ggml_log_level, const char *, void *)", lambda *_: None)
     lib.llama_log_set(quiet, ffi.NULL)
     snug = sys.argv[1]
-    for name, config in MODELS.items():
-        with tempfile.TemporaryDirectory() as temporary:
-            folder = Path(temporary)
-            base = base_model(snug, folder, **config)
-            check_adapters(snug, folder, name, base)
-            check_quantized(snug, folder, name, base)
-    for name, config in MIXTURES.items():
-        with tempfile.TemporaryDirectory() as temporary:
-            folder = Path(temporary)
-            base = base_model(snug, folder, **config)
-            check_mixture(snug, folder, name, base)
-            check_quantized(snug, folder, name, base)
+    for models, check in ((MODELS, check_adapters), (MIXTURES, check_mixture)):
+        for name, config in models.items():
+            with tempfile.TemporaryDirectory() as temporary:
+                folder = Path(temporary)
+                base = base_model(snug, folder, **config)
+                check(snug, folder, name, base)
+                check_quantized(snug, folder, name, base)
     if not SMOLLM2.exists():
         print(f"without SmolLM2: {SMOLLM2} is missing (snug demo --fetch_only)")
         return

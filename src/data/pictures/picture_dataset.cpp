@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/files.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "data/pictures/picture_folder.h"
@@ -297,42 +296,17 @@ class Captions {
 
 }  // namespace
 
-namespace {
-
-// Files that rows name.
-class NamedPictures : public PictureRows {
- public:
-  explicit NamedPictures(std::vector<std::string> files) : files_(std::move(files)) {}
-
-  int64_t count() const override { return std::ssize(files_); }
-  std::vector<std::optional<std::string>> captions(std::span<const int64_t> rows) const override {
-    return std::vector<std::optional<std::string>>(rows.size());
-  }
-  bool has_captions() const override { return false; }
-  PictureBytes picture(int64_t row) const override {
-    const auto picture = std::make_shared<MappedFile>(file(row));
-    return {picture->bytes(), picture};
-  }
-  std::string file(int64_t row) const override { return files_[static_cast<size_t>(row)]; }
-  std::string where(int64_t row) const override { return file(row); }
-
- private:
-  std::vector<std::string> files_;
-};
-
-}  // namespace
-
 SampleStore tokenize_with_pictures(std::span<const Row> rows, const PromptStyle& style,
                                    const TextEncoder& encoder, const SampleOptions& options,
                                    const DatasetOptions& data, PictureIndex& index) {
-  std::vector<std::string> files;
+  std::vector<std::filesystem::path> files;
   index.first = {0};
   for (const Row& row : rows) {
     files.insert(files.end(), row.pictures.begin(), row.pictures.end());
     index.first.push_back(std::ssize(files));
   }
   for (int64_t i = 0; i < std::ssize(files); ++i) index.row_of.push_back(i);
-  index.rows = std::make_shared<NamedPictures>(std::move(files));
+  index.rows = picture_files(std::move(files));
   const auto make = [&](int64_t i) {
     const Row& row = rows[static_cast<size_t>(i)];
     std::vector<Grid> grids;

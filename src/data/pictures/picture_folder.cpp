@@ -198,7 +198,31 @@ std::string what_else(const fs::path& folder) {
   return R"(; write one line a picture: {"file_name": "0001.jpg", "text": "its caption"})";
 }
 
+class PictureFiles : public PictureRows {
+ public:
+  explicit PictureFiles(std::vector<fs::path> files) : files_(std::move(files)) {}
+
+  int64_t count() const override { return std::ssize(files_); }
+  std::vector<std::optional<std::string>> captions(std::span<const int64_t> rows) const override {
+    return std::vector<std::optional<std::string>>(rows.size());
+  }
+  bool has_captions() const override { return false; }
+  PictureBytes picture(int64_t row) const override {
+    const auto picture = std::make_shared<MappedFile>(file(row));
+    return {picture->bytes(), picture};
+  }
+  std::string file(int64_t row) const override { return files_.at(static_cast<size_t>(row)); }
+  std::string where(int64_t row) const override { return file(row); }
+
+ private:
+  std::vector<fs::path> files_;
+};
+
 }  // namespace
+
+std::shared_ptr<const PictureRows> picture_files(std::vector<fs::path> files) {
+  return std::make_shared<PictureFiles>(std::move(files));
+}
 
 std::shared_ptr<const PictureRows> open_picture_folder(const PictureFolderOptions& options) {
   const fs::path& path = options.path;

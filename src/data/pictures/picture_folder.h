@@ -27,6 +27,9 @@ struct PictureFolderOptions {
 // Throws UserError that says what the folder contains instead.
 std::shared_ptr<const PictureRows> open_picture_folder(const PictureFolderOptions& options);
 
+// These files as rows without captions.
+std::shared_ptr<const PictureRows> picture_files(std::vector<std::filesystem::path> files);
+
 // The usual column names of captions and pictures.
 inline constexpr std::array<std::string_view, 10> kTextColumns = {
     "text",      "caption", "captions", "description", "sentence",

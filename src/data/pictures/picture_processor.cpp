@@ -146,6 +146,12 @@ void read_tiles(const Config& config, const std::string& where, PictureProcessor
 
 }  // namespace
 
+std::vector<PreparedPicture> PictureProcessor::prepare(std::span<const std::string> files) const {
+  std::vector<PreparedPicture> pictures;
+  for (const std::string& file : files) pictures.push_back(prepare(MappedFile(file).bytes(), file));
+  return pictures;
+}
+
 Grid PictureProcessor::grid(Extent picture) const {
   if (!cuts) return {};
   const Extent whole = whole_tiles(scaled(picture, longest_side), size);

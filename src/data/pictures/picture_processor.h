@@ -33,6 +33,7 @@ struct PictureProcessor {
 
   // Decodes a picture and applies its orientation. `where` names it in errors.
   PreparedPicture prepare(std::span<const std::byte> bytes, const std::string& where) const;
+  std::vector<PreparedPicture> prepare(std::span<const std::string> files) const;
   Grid grid(Extent picture) const;
   // Of the pictures with most tiles, which are square.
   int64_t most_pictures() const { return grid({longest_side, longest_side}).num_pictures(); }

@@ -55,6 +55,7 @@ std::vector<Row> data_rows(DataOptions& data);
 std::vector<Row> machine_rows(std::string& accelerator, std::string& memory_budget,
                               int64_t& num_threads, bool& verbose);
 Row quantize_row(std::string& slot, std::string_view help);
+Row verbose_row(std::string_view theme, bool& slot);
 
 // Themes of rows in several commands.
 inline constexpr std::string_view kModelTopic = "Model";

@@ -97,10 +97,7 @@ std::vector<Row> convert_rows(ConvertOptions& o) {
        .help = "type of weights and arithmetic while the model runs over --imatrix_data",
        .choices = choices_of<Precision>(),
        .normalise = normalise_precision},
-      {.theme = kProgramTopic,
-       .key = "verbose",
-       .slot = &o.verbose,
-       .help = "print more about what is done and why"},
+      verbose_row(kProgramTopic, o.verbose),
   };
 }
 
@@ -135,10 +132,7 @@ std::vector<Row> merge_rows(MergeOptions& o) {
                "with quantize",
        .choices = choices_of<Precision>(),
        .normalise = normalise_precision},
-      {.theme = kProgramTopic,
-       .key = "verbose",
-       .slot = &o.verbose,
-       .help = "print more about what is done and why"},
+      verbose_row(kProgramTopic, o.verbose),
   };
 }
 
@@ -177,10 +171,7 @@ std::vector<Row> download_rows(DownloadOptions& o) {
        .slot = &o.endpoint,
        .help = "address of the hub or a mirror; none: HF_ENDPOINT from the environment, else "
                "https://huggingface.co"},
-      {.theme = kProgramTopic,
-       .key = "verbose",
-       .slot = &o.verbose,
-       .help = "print more about what is done and why"},
+      verbose_row(kProgramTopic, o.verbose),
   };
 }
 

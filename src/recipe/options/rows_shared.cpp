@@ -159,10 +159,7 @@ std::vector<Row> machine_rows(std::string& accelerator, std::string& memory_budg
        .help = "CPU threads to use; 0: one per core",
        .min = 0,
        .max = 4096},
-      {.theme = kMachine,
-       .key = "verbose",
-       .slot = &verbose,
-       .help = "print more about what is done and why"},
+      verbose_row(kMachine, verbose),
   };
 }
 
@@ -188,6 +185,13 @@ const IgnoredKey* find_ignored_key(std::string_view key) {
   for (const IgnoredKey& known : kKeys)
     if (known.key == key) return &known;
   return nullptr;
+}
+
+Row verbose_row(std::string_view theme, bool& slot) {
+  return {.theme = theme,
+          .key = "verbose",
+          .slot = &slot,
+          .help = "print more about what is done and why"};
 }
 
 Row quantize_row(std::string& slot, std::string_view help) {
@@ -252,10 +256,7 @@ std::vector<Row> show_data_rows(ShowDataOptions& o) {
        .slot = &o.access_token,
        .help = "Hugging Face token for gated data sets",
        .secret = true},
-      {.theme = kShownData,
-       .key = "verbose",
-       .slot = &o.verbose,
-       .help = "print more about what is done and why"},
+      verbose_row(kShownData, o.verbose),
   };
   std::vector<Row> data = data_rows(o.data);
   rows.insert(rows.end(), std::make_move_iterator(data.begin()),

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/files.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "data/pictures/picture_folder.h"
@@ -85,27 +84,6 @@ std::vector<fs::path> find_pictures(const std::vector<std::string>& words) {
   return all;
 }
 
-// Picture files as rows without captions.
-class PictureFiles : public data::PictureRows {
- public:
-  explicit PictureFiles(std::vector<fs::path> files) : files_(std::move(files)) {}
-
-  int64_t count() const override { return std::ssize(files_); }
-  std::vector<std::optional<std::string>> captions(std::span<const int64_t> rows) const override {
-    return std::vector<std::optional<std::string>>(rows.size());
-  }
-  bool has_captions() const override { return false; }
-  data::PictureBytes picture(int64_t row) const override {
-    const auto picture = std::make_shared<MappedFile>(file(row));
-    return {picture->bytes(), picture};
-  }
-  std::string file(int64_t row) const override { return files_.at(static_cast<size_t>(row)); }
-  std::string where(int64_t row) const override { return file(row); }
-
- private:
-  std::vector<fs::path> files_;
-};
-
 bool names_data(const recipe::CaptionOptions& options) { return !options.data.class_path.empty(); }
 
 void check_source(const recipe::CaptionOptions& options) {
@@ -156,7 +134,7 @@ std::vector<fs::path> without_caption(std::vector<fs::path> files) {
 std::shared_ptr<const data::PictureRows> open_files(const recipe::CaptionOptions& options) {
   std::vector<fs::path> files = find_pictures(options.images);
   if (options.beside && !options.force) files = without_caption(std::move(files));
-  return std::make_shared<PictureFiles>(std::move(files));
+  return data::picture_files(std::move(files));
 }
 
 std::shared_ptr<const data::PictureRows> open_data_set(const recipe::CaptionOptions& options) {

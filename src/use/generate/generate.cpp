@@ -7,7 +7,6 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "base/files.h"
 #include "data/pictures/picture_processor.h"
 #include "data/pictures/picture_sample.h"
 #include "data/prompts.h"
@@ -75,11 +74,7 @@ std::vector<data::PreparedPicture> read_pictures(const recipe::GenerateOptions& 
                                                  const engine::LanguageModel& lm) {
   if (options.images.empty()) return {};
   check_reads_pictures(*lm.model, options.checkpoint_dir);
-  const data::PictureProcessor processor = data::read_picture_processor(lm.path, lm.model->reads());
-  std::vector<data::PreparedPicture> pictures;
-  for (const std::string& file : options.images)
-    pictures.push_back(processor.prepare(MappedFile(file).bytes(), file));
-  return pictures;
+  return data::read_picture_processor(lm.path, lm.model->reads()).prepare(options.images);
 }
 
 }  // namespace

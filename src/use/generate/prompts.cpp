@@ -30,8 +30,7 @@ void check_reads_pictures(const models::Model& model, const std::string& name) {
   if (model.reads().image_size > 0) return;
   throw UserError(
       "{} cannot read pictures (its model_type is {}); a BLIP-2 or a SmolVLM can, and snug "
-      "generate "
-      "without --image takes text alone",
+      "generate without --image takes text alone",
       name, model.hugging_face_config().value("model_type", "unknown"));
 }
 
