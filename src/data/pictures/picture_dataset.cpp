@@ -361,7 +361,7 @@ Dataset load_captions(std::shared_ptr<const PictureRows> pictures, const Dataset
   const std::vector<int64_t>& validation = dataset.validation_pictures.row_of;
   for (size_t i = 0; i < std::min(kShownRows, validation.size()); ++i) {
     const auto caption = pictures->captions({&validation[i], 1}).front();
-    dataset.validation_rows.push_back({options.prompt, "", caption.value_or(""), {}});
+    dataset.validation_rows.push_back({options.prompt, "", caption.value_or(""), {}, {}});
   }
   return dataset;
 }
