@@ -3,6 +3,7 @@
 
 #include <fmt/ranges.h>
 
+#include "base/bytes.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
@@ -15,6 +16,7 @@
 #include "models/decoder/units.h"
 #include "models/gpt2/model.h"
 #include "models/idefics3/model.h"
+#include "models/language_part.h"
 #include "models/opt/model.h"
 #include "models/t5/model.h"
 
@@ -65,8 +67,13 @@ std::unique_ptr<Model> make_model(const nlohmann::json& config, const std::strin
     if (type == family.model_type) return family.make(config, where, files);
     known.emplace_back(family.model_type);
   }
+  const std::string instead =
+      has_language_part(config)
+          ? "; its language model alone can be trained: write it to a directory of its own with "
+            "snug convert DIR NEW-DIR --text_only"
+          : decoder::nearest_family(type, config);
   throw UserError("{}: model_type \"{}\" is not supported; supported are {}{}", where, type,
-                  fmt::join(known, ", "), decoder::nearest_family(type, config));
+                  fmt::join(known, ", "), instead);
 }
 
 // Reads how to prepare pictures: from preprocessor_config.json, or from processor_config.json.
@@ -204,6 +211,30 @@ Checkpoint open_checkpoint(const fs::path& path) {
       "{} holds no model: neither config.json (Hugging Face) nor model_config.yaml with "
       "lit_model.pth (LitGPT) nor a .gguf file is in it",
       path.string());
+}
+
+Checkpoint open_language_part(const fs::path& path) {
+  const fs::path config_json = path / "config.json";
+  if (!fs::exists(config_json))
+    throw UserError("{} is no Hugging Face directory with a config.json", path.string());
+  warn_of_changed_files(path);
+  const nlohmann::json config = read_json(config_json);
+  const std::string type = ConfigFields(config, config_json.string()).text("model_type");
+  if (!has_language_part(config))
+    throw UserError(
+        "{}: snug does not know how to take a language model out of a model of type \"{}\"; it "
+        "does "
+        "for {}",
+        config_json.string(), type, fmt::join(types_with_language_part(), ", "));
+  Checkpoint checkpoint{.layout = Layout::HuggingFace, .path = path};
+  LanguagePart part =
+      language_part(config, config_json.string(), files::open_model_directory(path));
+  checkpoint.model = make_model(part.config, config_json.string() + ": text_config");
+  checkpoint.tensors = std::move(part.tensors);
+  checkpoint.left_out =
+      fmt::format("{} tensor{} ({})", part.num_left_out, part.num_left_out == 1 ? "" : "s",
+                  format_bytes(part.bytes_left_out));
+  return checkpoint;
 }
 
 std::unique_ptr<Model> model_like(const Model& model) {

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <string>
 
 #include "files/weights/gguf/gguf.h"
 #include "files/weights/tensor_source.h"
@@ -19,10 +20,15 @@ struct Checkpoint {
   std::unique_ptr<files::TensorSource> tensors;
   // For the layout Gguf the same object as `tensors`; its metadata holds the vocabulary.
   const files::GgufFile* gguf = nullptr;
+  std::string left_out;  // of a language part: "439 tensors (802.00 MiB)"; else empty
 };
 
 // `path`: a Hugging Face or LitGPT directory, or a GGUF file. Throws UserError.
 Checkpoint open_checkpoint(const std::filesystem::path& path);
+
+// The language model alone of a Hugging Face directory whose model has other parts too, by the
+// names of its decoder family. Throws UserError.
+Checkpoint open_language_part(const std::filesystem::path& path);
 
 // A model from a config.json, without weights.
 std::unique_ptr<Model> model_from_config(const std::filesystem::path& config_json);

@@ -157,7 +157,13 @@ fs::path base_of(const std::string& adapter, const std::string& given) {
 
 void convert_model(const recipe::ConvertOptions& options, const std::string& to) {
   const bool makes_gguf = to == "gguf" || to == "ollama";
-  models::Checkpoint checkpoint = models::open_checkpoint(options.source);
+  const models::Checkpoint checkpoint = options.text_only
+                                            ? models::open_language_part(options.source)
+                                            : models::open_checkpoint(options.source);
+  if (options.text_only)
+    std::fprintf(stderr, "the language model alone, a %s; of other parts, %s left out\n",
+                 checkpoint.model->hugging_face_config().value("model_type", "").c_str(),
+                 checkpoint.left_out.c_str());
   const auto tokenizer = engine::open_tokenizer(checkpoint);
   const at::ScalarType type = weight_type(options.dtype, checkpoint);
   std::optional<files::ImportanceMatrix> importance;
@@ -229,6 +235,10 @@ void convert(const recipe::ConvertOptions& options) {
   if (!is_adapter && !options.pretrained_checkpoint_dir.empty())
     throw UserError("--pretrained_checkpoint_dir is for adapters, and {} is not one; leave it out",
                     options.source);
+  if (options.text_only && (is_adapter || !options.imatrix_data.empty()))
+    throw UserError("--text_only takes a model{}; leave it out",
+                    is_adapter ? fmt::format(", and {} is an adapter", options.source)
+                               : ", and no --imatrix_data: convert to a directory first");
   is_adapter ? convert_adapter(options, to) : convert_model(options, to);
   std::printf("%s\n", options.destination.c_str());
 }

@@ -4,6 +4,7 @@
 #include <pty.h>
 
 #include <cstdlib>
+#include <cstring>
 
 #include "system/program.h"
 
@@ -55,6 +56,56 @@ class Trained : public testing::Test {
   fs::path model() const { return folder_ / "out/final"; }
   const TempFolder folder_;
 };
+
+// The same model as the language part of one with a tower for pictures.
+void write_with_pictures(const fs::path& model, const fs::path& folder) {
+  fs::create_directories(folder);
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json"})
+    fs::copy_file(model / name, folder / name);
+  using nlohmann::json;
+  const json config = {{"model_type", "llava"},
+                       {"text_config", json::parse(read_file(model / "config.json"))},
+                       {"vision_config", {{"model_type", "clip_vision_model"}}}};
+  write_file_atomically(folder / "config.json", config.dump());
+  const std::string whole = read_file(model / "model.safetensors");
+  uint64_t length = 0;
+  std::memcpy(&length, whole.data(), sizeof length);
+  const std::string data = whole.substr(sizeof length + length);
+  json header = json::object();
+  const json before = json::parse(whole.substr(sizeof length, length));
+  for (const auto& [name, tensor] : before.items())
+    header[name == "__metadata__" ? name : "language_model." + name] = tensor;
+  header["vision_tower.patches.weight"] = {
+      {"dtype", "F32"}, {"shape", {2, 2}}, {"data_offsets", {data.size(), data.size() + 16}}};
+  const std::string text = header.dump();
+  length = text.size();
+  std::string file(sizeof length, '\0');
+  std::memcpy(file.data(), &length, sizeof length);
+  write_file_atomically(folder / "model.safetensors", file + text + data + std::string(16, 'x'));
+}
+
+TEST_F(Trained, TheLanguageModelIsTakenOutOfOneThatSeesPictures) {
+  const fs::path both = folder_ / "both", text = folder_ / "text";
+  write_with_pictures(model(), both);
+  const auto finetune = [&](const fs::path& checkpoint) {
+    return run({"finetune_full", checkpoint, "--data", "JSON", "--data.json_path",
+                folder_ / "rows.jsonl", "--data.prompt_style", "plain", "--train.max_steps", "1",
+                "--out_dir", folder_ / "from-text"});
+  };
+  expect_part(finetune(both), 2, "snug convert DIR NEW-DIR --text_only");
+  expect_part(run({"convert", both, text, "--text_only"}), 0,
+              "a llama; of other parts, 1 tensor (16 B) left out");
+  EXPECT_TRUE(read_file(text / "model.safetensors") == read_file(model() / "model.safetensors"));
+  EXPECT_EQ(read_file(text / "config.json"), read_file(model() / "config.json"));
+  expect_part(finetune(text), 0, "from-text");
+  expect_part(run({"convert", model(), folder_ / "a", "--text_only"}), 2,
+              "out of a model of type \"llama\"");
+  expect_part(run({"convert", folder_ / "rows.jsonl", folder_ / "a", "--text_only"}), 2,
+              "is no Hugging Face directory");
+  expect_part(run({"convert", both, folder_ / "a.gguf", "--text_only", "--gguf_type", "Q4_0",
+                   "--imatrix_data", folder_ / "rows.jsonl"}),
+              2, "convert to a directory first");
+}
 
 TEST_F(Trained, GgufKeepsEveryBit) { expect_gguf_keeps_all(model(), folder_); }
 

@@ -33,11 +33,6 @@ class Merge : public testing::Test {
   const TempFolder folder_;
 };
 
-void expect_part(const Result& result, int exit_code, const std::string& part) {
-  EXPECT_EQ(result.exit_code, exit_code) << result.output;
-  EXPECT_NE(result.output.find(part), std::string::npos) << result.output;
-}
-
 TEST_F(Merge, FindsTheBaseAndWritesBesideTheAdapter) {
   const fs::path source = adapter("peft/query-value", base("base"));
   const std::string written = source.string() + "-merged";

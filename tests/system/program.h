@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -92,6 +93,11 @@ inline fs::path write_rows(const fs::path& path, int count) {
                .dump()
         << "\n";
   return path;
+}
+
+inline void expect_part(const Result& result, int exit_code, const std::string& part) {
+  EXPECT_EQ(result.exit_code, exit_code) << result.output;
+  EXPECT_NE(result.output.find(part), std::string::npos) << result.output;
 }
 
 // A fine-tuning run of a tiny model from random weights.

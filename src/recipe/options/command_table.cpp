@@ -127,6 +127,7 @@ const std::vector<CommandInfo>& command_table() {
         "snug convert model-hf model.gguf --gguf_type Q4_0 --imatrix imatrix.gguf",
         "snug convert model-hf model.gguf --gguf_type Q4_0 --imatrix_data rows.jsonl",
         "snug convert model-hf my-model --to ollama --gguf_type Q4_K_M",
+        "snug convert gemma-3-4b-it gemma-3-4b-text --text_only",
         "snug convert out/finetune/lora/final adapter.gguf"}},
       {Command::Merge,
        {"merge", "merge_lora"},

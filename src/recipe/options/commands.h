@@ -177,6 +177,7 @@ struct ConvertOptions {
   std::string to = "auto";                // auto | hf | litgpt | gguf | ollama
   std::string dtype;                      // empty = as in the source
   std::string gguf_type;                  // of a GGUF file, instead of dtype; empty = not quantized
+  bool text_only = false;                 // the language model of one with other parts too
   std::string pretrained_checkpoint_dir;  // an adapter's base; empty = the one that it names
   std::string imatrix;                    // a file with an importance matrix; empty = none
   std::string imatrix_data;               // rows to make one from; empty = none

@@ -74,6 +74,11 @@ std::vector<Row> convert_rows(ConvertOptions& o) {
                "name; none: not quantized, as --dtype says",
        .choices = {"Q8_0", "Q4_0", "Q6_K", "Q4_K_M", "Q5_K_M"},
        .normalise = upper},
+      {.theme = kFiles,
+       .key = "text_only",
+       .slot = &o.text_only,
+       .help = "write only the language model of a model that also sees pictures (Gemma 3, Mistral "
+               "3, Qwen2-VL to Qwen3-VL, LLaVA, InternVL), to fine-tune it on text"},
       base_row(o.pretrained_checkpoint_dir),
       {.theme = kFiles,
        .key = "imatrix",

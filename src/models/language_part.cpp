@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/language_part.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "base/error.h"
+#include "models/config_fields.h"
+#include "models/unread_tensors.h"
+
+namespace snug::models {
+namespace {
+
+using nlohmann::json;
+
+struct Type {
+  const char* model_type;
+  const char* language;  // its text_config's model_type if that names none
+};
+
+// tests/oracles/language_part.py compares each with transformers.
+constexpr std::array<Type, 8> kTypes = {{{"gemma3", "gemma3_text"},
+                                         {"internvl", "qwen2"},
+                                         {"llava", "llama"},
+                                         {"llava_onevision", "qwen2"},
+                                         {"mistral3", "mistral"},
+                                         {"qwen2_vl", "qwen2_vl_text"},
+                                         {"qwen2_5_vl", "qwen2_5_vl_text"},
+                                         {"qwen3_vl", "qwen3_vl_text"}}};
+
+// What transformers takes where a text_config leaves it out, as those of Gemma 3 and LLaVA do.
+struct Defaults {
+  const char* model_type;  // of text_config
+  const char* family;      // of decoders
+  const char* values;
+};
+
+constexpr const char* kOfQwen2Vl =
+    R"({"vocab_size": 152064, "hidden_size": 8192, "intermediate_size": 29568, "num_hidden_layers": 80,
+        "num_attention_heads": 64, "num_key_value_heads": 8, "rms_norm_eps": 1e-5,
+        "rope_theta": 1000000.0})";
+constexpr std::array<Defaults, 8> kDefaults = {
+    {{"gemma3_text", "gemma3_text",
+      R"({"vocab_size": 262208, "hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 26,
+          "num_attention_heads": 8})"},
+     {"llama", "llama",
+      R"({"vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32,
+          "num_attention_heads": 32})"},
+     {"mistral", "mistral",
+      R"({"vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
+          "num_attention_heads": 32, "num_key_value_heads": 8})"},
+     {"qwen2", "qwen2",
+      R"({"vocab_size": 151936, "hidden_size": 4096, "intermediate_size": 22016, "num_hidden_layers": 32,
+          "num_attention_heads": 32, "num_key_value_heads": 32})"},
+     {"qwen3", "qwen3",
+      R"({"vocab_size": 151936, "hidden_size": 4096, "intermediate_size": 22016, "num_hidden_layers": 32,
+          "num_attention_heads": 32, "num_key_value_heads": 32})"},
+     {"qwen2_vl_text", "qwen2", kOfQwen2Vl},
+     {"qwen2_5_vl_text", "qwen2", kOfQwen2Vl},
+     {"qwen3_vl_text", "qwen3",
+      R"({"vocab_size": 151936, "hidden_size": 4096, "intermediate_size": 22016, "num_hidden_layers": 32,
+          "num_attention_heads": 32, "num_key_value_heads": 32, "rope_theta": 500000.0})"}}};
+
+const Type* find_type(const json& config) {
+  const json type = config.value("model_type", json());
+  const auto* found =
+      std::ranges::find_if(kTypes, [&](const Type& t) { return type == t.model_type; });
+  return found == kTypes.end() ? nullptr : found;
+}
+
+// Rotary embeddings of several axes turn a text token by its place on each, which is the same.
+void drop_axes(json& text) {
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    if (!text.contains(key) || !text[key].is_object()) continue;
+    json& rope = text[key];
+    rope.erase("mrope_section");
+    rope.erase("mrope_interleaved");
+    for (const char* type : {"type", "rope_type"})
+      if (rope.contains(type) && rope[type] == "mrope") rope[type] = "default";
+  }
+}
+
+json text_config(const Type& type, const json& root, const std::string& where) {
+  json text = root;
+  if (has_field(root, "text_config")) {
+    text = root["text_config"];
+    const ConfigFields check(text, where + ": text_config");  // refuses what is no object
+  } else {
+    text.erase("vision_config");
+    text.erase("text_config");
+    text["model_type"] = type.language;
+  }
+  if (!has_field(text, "model_type")) text["model_type"] = type.language;
+  for (const auto& defaults : kDefaults) {
+    if (text["model_type"] != defaults.model_type) continue;
+    text["model_type"] = defaults.family;
+    const bool has_rope = has_field(text, "rope_parameters");
+    const json values = json::parse(defaults.values);
+    for (const auto& [key, value] : values.items())
+      if (!has_field(text, key.c_str()) && !(has_rope && key == "rope_theta")) text[key] = value;
+    break;
+  }
+  for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"})
+    if (!has_field(text, key) && has_field(root, key)) text[key] = root[key];
+  drop_axes(text);
+  return text;
+}
+
+// "language_model.model.norm.weight", "model.language_model.norm.weight" and, of files without such
+// a part of the name, "model.norm.weight" -> "model.norm.weight". None for other parts' tensors.
+std::optional<std::string> language_name(std::string_view name) {
+  constexpr std::string_view kPart = "language_model.";
+  if (name.starts_with("model.language_model."))
+    name.remove_prefix(std::string_view("model.").size());
+  if (name.starts_with(kPart)) {
+    name.remove_prefix(kPart.size());
+    if (name.starts_with("lm_head.") || name.starts_with("model.")) return std::string(name);
+    return "model." + std::string(name);
+  }
+  for (const char* own : {"lm_head.", "model.layers.", "model.embed_tokens.", "model.norm."})
+    if (name.starts_with(own)) return std::string(name);
+  return std::nullopt;
+}
+
+bool head_is_shared(const json& root, const json& text, const files::TensorSource& tensors) {
+  const files::TensorInfo* head = tensors.find("lm_head.weight");
+  const files::TensorInfo* embedding = tensors.find("model.embed_tokens.weight");
+  if (head == nullptr || embedding == nullptr) return head == nullptr;
+  constexpr const char* kTied = "tie_word_embeddings";
+  const bool separate = text.value(kTied, json()) == false || root.value(kTied, json()) == false;
+  return !separate && same_tensor(tensors, *head, *embedding);
+}
+
+}  // namespace
+
+bool has_language_part(const json& config) {
+  return config.is_object() && find_type(config) != nullptr;
+}
+
+std::vector<std::string> types_with_language_part() {
+  std::vector<std::string> names;
+  for (const Type& type : kTypes) names.emplace_back(type.model_type);
+  return names;
+}
+
+LanguagePart language_part(const json& config, const std::string& where,
+                           std::unique_ptr<files::TensorSource> all) {
+  const Type* type = find_type(config);
+  SNUG_CHECK(type != nullptr, "{}: no language part", where);
+  LanguagePart part{.config = text_config(*type, config, where)};
+  const std::string label = all->label();
+  files::TensorSource::Parts parts = files::TensorSource::take_apart(std::move(all));
+  std::vector<files::PlacedTensor> own;
+  for (files::PlacedTensor& tensor : parts.tensors) {
+    if (auto name = language_name(tensor.info.name)) {
+      tensor.info.name = std::move(*name);
+      own.push_back(std::move(tensor));
+    } else {
+      ++part.num_left_out;
+      part.bytes_left_out += tensor.info.nbytes;
+    }
+  }
+  if (own.empty())
+    throw UserError("{}: no tensor of a language model is in {} ({} others)", where, label,
+                    part.num_left_out);
+  part.tensors =
+      std::make_unique<files::TensorSource>(label, std::move(parts.files), std::move(own));
+  part.config["tie_word_embeddings"] = head_is_shared(config, part.config, *part.tensors);
+  return part;
+}
+
+}  // namespace snug::models

@@ -1,0 +1,36 @@
+// The language model of a directory whose model has other parts too, such as a tower for pictures:
+// read alone, it is a model of one of the decoder families.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "files/weights/tensor_source.h"
+
+namespace snug::models {
+
+// Whether the language model of such a config.json can be read alone: its computation for text is
+// known to be that of its decoder family.
+bool has_language_part(const nlohmann::json& config);
+
+// The model types for which it can.
+std::vector<std::string> types_with_language_part();
+
+struct LanguagePart {
+  nlohmann::json config;                         // as that family's config.json
+  std::unique_ptr<files::TensorSource> tensors;  // its own, by that family's names
+  int64_t num_left_out = 0;                      // tensors of other parts
+  int64_t bytes_left_out = 0;
+};
+
+// `config`: config.json, for which has_language_part() holds; `where` names it in errors. Whether
+// embedding and head share a weight is as the tensors show it: versions of transformers disagree on
+// which of the config's values counts. Throws UserError if no tensor belongs to a language model.
+LanguagePart language_part(const nlohmann::json& config, const std::string& where,
+                           std::unique_ptr<files::TensorSource> all);
+
+}  // namespace snug::models

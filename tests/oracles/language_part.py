@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Expected values for tests/parity from transformers: small random models that also see pictures, in
+float32, given text alone. What a case consists of: parity_case.py; of parameters the language model's.
+
+Run: python3 language_part.py ../data/language_part [CASE …]     (torch 2.11, transformers 5, safetensors)
+"""
+import sys
+from pathlib import Path
+
+import torch
+from parity_case import jitter, write_case
+from transformers import CONFIG_MAPPING, AutoModelForImageTextToText
+
+VOCABULARY, LENGTH = 64, 16
+TEXT = dict(vocab_size=VOCABULARY, hidden_size=32, intermediate_size=40, num_hidden_layers=2, num_attention_heads=4,
+            num_key_value_heads=2, max_position_embeddings=128, initializer_range=0.2, bos_token_id=2, eos_token_id=3, pad_token_id=1)
+CLIP = dict(hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1, image_size=8, patch_size=4)
+TOWER = dict(depth=1, hidden_size=8, intermediate_size=8, num_heads=1, out_hidden_size=32)
+AXES = dict(rope_type="default", rope_theta=500.0, mrope_section=[2, 1, 1])
+CASES = {
+    "gemma3": dict(
+        text_config=dict(TEXT, model_type="gemma3_text", head_dim=12, query_pre_attn_scalar=9, num_hidden_layers=3,
+                         sliding_window=5, sliding_window_pattern=3, rope_parameters=dict(
+                             full_attention=dict(rope_type="linear", factor=2.0, rope_theta=1e6),
+                             sliding_attention=dict(rope_type="default", rope_theta=1e4))),
+        vision_config=CLIP, mm_tokens_per_image=1, image_token_index=60, boi_token_index=61, eoi_token_index=62),
+    "mistral3": dict(
+        text_config=dict(TEXT, model_type="ministral3", head_dim=12, tie_word_embeddings=True, rope_parameters=dict(
+            rope_type="yarn", rope_theta=10000.0, factor=4.0, original_max_position_embeddings=6,
+            max_position_embeddings=128, mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=0.4)),
+        vision_config=dict(CLIP, model_type="pixtral", head_dim=8), image_token_index=60, spatial_merge_size=2),
+    "llava": dict(text_config=dict(TEXT, model_type="llama"), vision_config=dict(CLIP, model_type="clip_vision_model"),
+                  image_token_index=60),
+    "llava_onevision": dict(text_config=dict(TEXT, model_type="qwen2"), image_token_index=60, video_token_index=61,
+                            vision_config=dict(CLIP, model_type="siglip_vision_model")),
+    "internvl": dict(text_config=dict(TEXT, model_type="qwen3", head_dim=12), image_token_id=60,
+                     vision_config=dict(CLIP, model_type="internvl_vision", image_size=[8, 8], patch_size=[4, 4])),
+    "qwen2_vl": dict(text_config=dict(TEXT, rope_parameters=AXES, tie_word_embeddings=True), image_token_id=60,
+                     video_token_id=61, tie_word_embeddings=True, vision_start_token_id=62, vision_end_token_id=63,
+                     vision_config=dict(depth=1, embed_dim=8, hidden_size=32, num_heads=1, mlp_ratio=1)),
+    "qwen2_5_vl": dict(text_config=dict(TEXT, rope_parameters=AXES), image_token_id=60, video_token_id=61,
+                       vision_start_token_id=62, vision_end_token_id=63, vision_config=TOWER),
+    "qwen3_vl": dict(text_config=dict(TEXT, head_dim=8, rope_parameters=dict(AXES, mrope_interleaved=True)),
+                     image_token_id=60, video_token_id=61, vision_start_token_id=62, vision_end_token_id=63,
+                     vision_config=dict(TOWER, deepstack_visual_indexes=[0], num_position_embeddings=4)),
+}
+
+
+ROWS, PROMPTS, PROMPT = 8, 2, 7
+
+
+def own(key, value):
+    """By the name that it has in a language model alone."""
+    return {key.replace("language_model.", ""): value} if "language_model." in key or key.startswith("lm_head") else {}
+
+
+def write(name, folder):
+    torch.manual_seed(1234)
+    config = CONFIG_MAPPING[name](**CASES[name])
+    model = AutoModelForImageTextToText.from_config(config, dtype=torch.float32, attn_implementation="eager")
+    jitter(model)
+    # No token of a picture.
+    ids = torch.randint(4, 60, (ROWS, LENGTH), generator=torch.Generator().manual_seed(99))
+    labels = ids.clone()
+    for row in range(ROWS):
+        labels[row, : row % 5] = -100  # a masked prompt of another length each
+    write_case(name, model, folder, {"input_ids": ids, "labels": labels},
+               lambda m, rows: m(input_ids=ids[rows], labels=labels[rows]),
+               lambda m, row, tokens: m(input_ids=torch.tensor([tokens])).logits[0, -1],
+               ids[:PROMPTS, :PROMPT], ours=own)
+
+
+if __name__ == "__main__":
+    target, names = Path(sys.argv[1]), sys.argv[2:]
+    for case in names or CASES:
+        write(case, target / case)
