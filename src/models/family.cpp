@@ -69,8 +69,8 @@ std::unique_ptr<Model> make_model(const nlohmann::json& config, const std::strin
   }
   const std::string instead =
       has_language_part(config)
-          ? "; its language model alone can be trained: write it to a directory of its own with "
-            "snug convert DIR NEW-DIR --text_only"
+          ? "; its language model alone can be trained: snug convert DIR NEW-DIR --text_only makes "
+            "a directory of it, and snug plan DIR --text_only plans it"
           : decoder::nearest_family(type, config);
   throw UserError("{}: model_type \"{}\" is not supported; supported are {}{}", where, type,
                   fmt::join(known, ", "), instead);
@@ -130,6 +130,34 @@ Checkpoint open_hugging_face(const fs::path& path) {
   return checkpoint;
 }
 
+void check_language_part(const nlohmann::json& config, const std::string& where) {
+  const std::string type = ConfigFields(config, where).text("model_type");
+  if (!has_language_part(config))
+    throw UserError(
+        "{}: snug does not know how to take a language model out of a model of type \"{}\"; it "
+        "does "
+        "for {}",
+        where, type, fmt::join(types_with_language_part(), ", "));
+}
+
+Checkpoint open_language_part(const fs::path& path) {
+  const fs::path config_json = path / "config.json";
+  if (!fs::exists(config_json))
+    throw UserError("{} is no Hugging Face directory with a config.json", path.string());
+  warn_of_changed_files(path);
+  const nlohmann::json config = read_json(config_json);
+  check_language_part(config, config_json.string());
+  Checkpoint checkpoint{.layout = Layout::HuggingFace, .path = path};
+  LanguagePart part =
+      language_part(config, config_json.string(), files::open_model_directory(path));
+  checkpoint.model = make_model(part.config, config_json.string() + ": text_config");
+  checkpoint.tensors = std::move(part.tensors);
+  checkpoint.left_out =
+      fmt::format("{} tensor{} ({})", part.num_left_out, part.num_left_out == 1 ? "" : "s",
+                  format_bytes(part.bytes_left_out));
+  return checkpoint;
+}
+
 }  // namespace
 
 std::string Model::litgpt_config() const {
@@ -179,14 +207,21 @@ int64_t Model::num_parameters() {
   return total;
 }
 
-std::unique_ptr<Model> model_from_config(const fs::path& config_json) {
+std::unique_ptr<Model> model_from_config(const fs::path& config_json, Part part) {
   const fs::path file = shipped_file(config_json);
-  auto model = make_model(read_json(file), config_json.string());
+  const std::string where = config_json.string();
+  if (part == Part::Language) {
+    const nlohmann::json config = read_json(file);
+    check_language_part(config, where);
+    return make_model(language_config(config, where), where + ": text_config");
+  }
+  auto model = make_model(read_json(file), where);
   read_preprocessor(*model, file.parent_path());
   return model;
 }
 
-Checkpoint open_checkpoint(const fs::path& path) {
+Checkpoint open_checkpoint(const fs::path& path, Part part) {
+  if (part == Part::Language) return open_language_part(path);
   if (!fs::exists(path))
     throw UserError(
         "checkpoint {} does not exist; give a Hugging Face or LitGPT directory or a GGUF file, or "
@@ -211,30 +246,6 @@ Checkpoint open_checkpoint(const fs::path& path) {
       "{} holds no model: neither config.json (Hugging Face) nor model_config.yaml with "
       "lit_model.pth (LitGPT) nor a .gguf file is in it",
       path.string());
-}
-
-Checkpoint open_language_part(const fs::path& path) {
-  const fs::path config_json = path / "config.json";
-  if (!fs::exists(config_json))
-    throw UserError("{} is no Hugging Face directory with a config.json", path.string());
-  warn_of_changed_files(path);
-  const nlohmann::json config = read_json(config_json);
-  const std::string type = ConfigFields(config, config_json.string()).text("model_type");
-  if (!has_language_part(config))
-    throw UserError(
-        "{}: snug does not know how to take a language model out of a model of type \"{}\"; it "
-        "does "
-        "for {}",
-        config_json.string(), type, fmt::join(types_with_language_part(), ", "));
-  Checkpoint checkpoint{.layout = Layout::HuggingFace, .path = path};
-  LanguagePart part =
-      language_part(config, config_json.string(), files::open_model_directory(path));
-  checkpoint.model = make_model(part.config, config_json.string() + ": text_config");
-  checkpoint.tensors = std::move(part.tensors);
-  checkpoint.left_out =
-      fmt::format("{} tensor{} ({})", part.num_left_out, part.num_left_out == 1 ? "" : "s",
-                  format_bytes(part.bytes_left_out));
-  return checkpoint;
 }
 
 std::unique_ptr<Model> model_like(const Model& model) {

@@ -23,15 +23,16 @@ struct Checkpoint {
   std::string left_out;  // of a language part: "439 tensors (802.00 MiB)"; else empty
 };
 
-// `path`: a Hugging Face or LitGPT directory, or a GGUF file. Throws UserError.
-Checkpoint open_checkpoint(const std::filesystem::path& path);
+// Language: of a Hugging Face model that has other parts too, its language model as one of its own
+// family (models/language_part.h).
+enum class Part { Whole, Language };
 
-// The language model alone of a Hugging Face directory whose model has other parts too, by the
-// names of its decoder family. Throws UserError.
-Checkpoint open_language_part(const std::filesystem::path& path);
+// `path`: a Hugging Face or LitGPT directory, or a GGUF file. Throws UserError.
+Checkpoint open_checkpoint(const std::filesystem::path& path, Part part = Part::Whole);
 
 // A model from a config.json, without weights.
-std::unique_ptr<Model> model_from_config(const std::filesystem::path& config_json);
+std::unique_ptr<Model> model_from_config(const std::filesystem::path& config_json,
+                                         Part part = Part::Whole);
 
 // A second model of the same shape, without weights.
 std::unique_ptr<Model> model_like(const Model& model);

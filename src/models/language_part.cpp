@@ -16,6 +16,8 @@ namespace {
 
 using nlohmann::json;
 
+constexpr const char* kTied = "tie_word_embeddings";
+
 struct Type {
   const char* model_type;
   const char* language;  // its text_config's model_type if that names none
@@ -105,6 +107,7 @@ json text_config(const Type& type, const json& root, const std::string& where) {
   }
   for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"})
     if (!has_field(text, key) && has_field(root, key)) text[key] = root[key];
+  if (!has_field(text, kTied) && has_field(root, kTied)) text[kTied] = root[kTied];
   drop_axes(text);
   return text;
 }
@@ -129,7 +132,6 @@ bool head_is_shared(const json& root, const json& text, const files::TensorSourc
   const files::TensorInfo* head = tensors.find("lm_head.weight");
   const files::TensorInfo* embedding = tensors.find("model.embed_tokens.weight");
   if (head == nullptr || embedding == nullptr) return head == nullptr;
-  constexpr const char* kTied = "tie_word_embeddings";
   const bool separate = text.value(kTied, json()) == false || root.value(kTied, json()) == false;
   return !separate && same_tensor(tensors, *head, *embedding);
 }
@@ -146,11 +148,15 @@ std::vector<std::string> types_with_language_part() {
   return names;
 }
 
-LanguagePart language_part(const json& config, const std::string& where,
-                           std::unique_ptr<files::TensorSource> all) {
+json language_config(const json& config, const std::string& where) {
   const Type* type = find_type(config);
   SNUG_CHECK(type != nullptr, "{}: no language part", where);
-  LanguagePart part{.config = text_config(*type, config, where)};
+  return text_config(*type, config, where);
+}
+
+LanguagePart language_part(const json& config, const std::string& where,
+                           std::unique_ptr<files::TensorSource> all) {
+  LanguagePart part{.config = language_config(config, where)};
   const std::string label = all->label();
   files::TensorSource::Parts parts = files::TensorSource::take_apart(std::move(all));
   std::vector<files::PlacedTensor> own;
@@ -168,7 +174,7 @@ LanguagePart language_part(const json& config, const std::string& where,
                     part.num_left_out);
   part.tensors =
       std::make_unique<files::TensorSource>(label, std::move(parts.files), std::move(own));
-  part.config["tie_word_embeddings"] = head_is_shared(config, part.config, *part.tensors);
+  part.config[kTied] = head_is_shared(config, part.config, *part.tensors);
   return part;
 }
 

@@ -20,16 +20,20 @@ bool has_language_part(const nlohmann::json& config);
 // The model types for which it can.
 std::vector<std::string> types_with_language_part();
 
+// Its config.json as one of that family. `config`: one for which has_language_part() holds; `where`
+// names it in errors.
+nlohmann::json language_config(const nlohmann::json& config, const std::string& where);
+
 struct LanguagePart {
-  nlohmann::json config;                         // as that family's config.json
+  nlohmann::json config;
   std::unique_ptr<files::TensorSource> tensors;  // its own, by that family's names
   int64_t num_left_out = 0;                      // tensors of other parts
   int64_t bytes_left_out = 0;
 };
 
-// `config`: config.json, for which has_language_part() holds; `where` names it in errors. Whether
-// embedding and head share a weight is as the tensors show it: versions of transformers disagree on
-// which of the config's values counts. Throws UserError if no tensor belongs to a language model.
+// The same with its tensors. Whether embedding and head share a weight is as these show it:
+// versions of transformers disagree on which of the config's values counts. Throws UserError if no
+// tensor belongs to a language model.
 LanguagePart language_part(const nlohmann::json& config, const std::string& where,
                            std::unique_ptr<files::TensorSource> all);
 

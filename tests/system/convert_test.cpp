@@ -98,6 +98,14 @@ TEST_F(Trained, TheLanguageModelIsTakenOutOfOneThatSeesPictures) {
   EXPECT_TRUE(read_file(text / "model.safetensors") == read_file(model() / "model.safetensors"));
   EXPECT_EQ(read_file(text / "config.json"), read_file(model() / "config.json"));
   expect_part(finetune(text), 0, "from-text");
+  const auto planned = [](const Result& result) {
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    return nlohmann::json::parse(result.output);
+  };
+  const nlohmann::json of_text = planned(run({"plan", text, "--json"}));
+  const nlohmann::json of_both = planned(run({"plan", both, "--text_only", "--json"}));
+  EXPECT_EQ(of_both.at("memory"), of_text.at("memory"));
+  EXPECT_EQ(of_both.at("model"), of_text.at("model"));
   expect_part(run({"convert", model(), folder_ / "a", "--text_only"}), 2,
               "out of a model of type \"llama\"");
   expect_part(run({"convert", folder_ / "rows.jsonl", folder_ / "a", "--text_only"}), 2,

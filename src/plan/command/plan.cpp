@@ -53,19 +53,19 @@ bool is_shape_alone(const fs::path& folder) {
 }
 
 // A plan needs no weights: a config.json is enough, as a file or in a folder.
-models::Checkpoint open_present(const fs::path& checkpoint) {
+models::Checkpoint open_present(const fs::path& checkpoint, models::Part part) {
   models::Checkpoint shape;
   if (is_shape_alone(checkpoint)) {
     shape.path = checkpoint;
-    shape.model = models::model_from_config(checkpoint / "config.json");
+    shape.model = models::model_from_config(checkpoint / "config.json", part);
     return shape;
   }
   if (checkpoint.extension() == ".json" && fs::is_regular_file(checkpoint)) {
     shape.path = checkpoint.parent_path();
-    shape.model = models::model_from_config(checkpoint);
+    shape.model = models::model_from_config(checkpoint, part);
     return shape;
   }
-  if (fs::exists(checkpoint)) return models::open_checkpoint(checkpoint);
+  if (fs::exists(checkpoint)) return models::open_checkpoint(checkpoint, part);
   const std::string name = checkpoint.filename().string();
   const std::string config = fmt::format("recipes/models/{}.json", name);
   throw UserError(
@@ -114,13 +114,13 @@ void check_tokenizer_folder(const Planned& p, bool is_named) {
       folder, p.recipe.model.config, folder);
 }
 
-void open_model(Planned& p) {
+void open_model(Planned& p, models::Part part) {
   const bool from_scratch = !p.recipe.model.config.empty();
   if (from_scratch)
     p.checkpoint.path = p.recipe.checkpoint_dir;  // may hold a tokenizer
   else
-    p.checkpoint = open_present(p.recipe.checkpoint_dir);
-  if (from_scratch) p.checkpoint.model = models::model_from_config(p.recipe.model.config);
+    p.checkpoint = open_present(p.recipe.checkpoint_dir, part);
+  if (from_scratch) p.checkpoint.model = models::model_from_config(p.recipe.model.config, part);
 }
 
 void open_samples(Planned& p) {
@@ -220,7 +220,7 @@ void plan_recipe(Planned& p, const recipe::PlanOptions& options) {
         "rtx-4090");
   share_cores(p);
   check_tokenizer_folder(p, options.names_folder);
-  open_model(p);
+  open_model(p, options.text_only ? models::Part::Language : models::Part::Whole);
   open_samples(p);
   plan_ranks(p);
 }

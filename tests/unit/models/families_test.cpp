@@ -256,6 +256,43 @@ TEST_F(FromConfig, KeysThatADecoderHasNoPlaceForAreRefused) {
   EXPECT_NE(refusal(config).find("mrope_section"), std::string::npos) << refusal(config);
 }
 
+// Gemma 3 4B leaves out what transformers takes by itself, Qwen2.5-VL 3B has no text_config.
+TEST_F(FromConfig, PublishedSizesOfLanguageParts) {
+  const auto count = [&](const json& config) {
+    write_file_atomically(folder_ / "config.json", config.dump());
+    return model_from_config(folder_ / "config.json", Part::Language)->num_parameters();
+  };
+  const json gemma3_4b = {{"model_type", "gemma3"},
+                          {"vision_config", {{"hidden_size", 1152}}},
+                          {"text_config",
+                           {{"model_type", "gemma3_text"},
+                            {"hidden_size", 2560},
+                            {"intermediate_size", 10240},
+                            {"num_hidden_layers", 34},
+                            {"rope_scaling", {{"factor", 8.0}, {"rope_type", "linear"}}},
+                            {"sliding_window", 1024}}}};
+  EXPECT_EQ(count(gemma3_4b), 3'880'263'168);
+  json qwen = {{"model_type", "qwen2_5_vl"},
+               {"vision_config", {{"depth", 32}}},
+               {"image_token_id", 151655},
+               {"hidden_size", 2048},
+               {"intermediate_size", 11008},
+               {"max_window_layers", 70},
+               {"num_attention_heads", 16},
+               {"num_hidden_layers", 36},
+               {"num_key_value_heads", 2},
+               {"sliding_window", 32768},
+               {"use_sliding_window", false},
+               {"tie_word_embeddings", true},
+               {"rope_scaling", {{"type", "mrope"}, {"mrope_section", {16, 24, 24}}}},
+               {"vocab_size", 151936}};
+  EXPECT_EQ(count(qwen), 3'085'938'688);  // as Qwen2.5 3B
+  qwen["text_config"] = 3;
+  EXPECT_THROW(count(qwen), UserError);
+  qwen["model_type"] = "qwen2";
+  EXPECT_THROW(count(qwen), UserError);
+}
+
 TEST_F(FromConfig, AnUnknownFamilyIsComparedWithTheNearest) {
   json config = config_of("qwen2-windows");
   config["model_type"] = "qwen2_moe";
