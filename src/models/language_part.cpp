@@ -144,6 +144,7 @@ bool has_language_part(const json& config) {
 
 std::vector<std::string> types_with_language_part() {
   std::vector<std::string> names;
+  names.reserve(kTypes.size());
   for (const Type& type : kTypes) names.emplace_back(type.model_type);
   return names;
 }
