@@ -40,6 +40,9 @@ struct Defaults {
   const char* values;
 };
 
+constexpr const char* kOfQwen =
+    R"({"vocab_size": 151936, "hidden_size": 4096, "intermediate_size": 22016, "num_hidden_layers": 32,
+        "num_attention_heads": 32, "num_key_value_heads": 32})";
 constexpr const char* kOfQwen2Vl =
     R"({"vocab_size": 152064, "hidden_size": 8192, "intermediate_size": 29568, "num_hidden_layers": 80,
         "num_attention_heads": 64, "num_key_value_heads": 8, "rms_norm_eps": 1e-5,
@@ -54,12 +57,8 @@ constexpr std::array<Defaults, 8> kDefaults = {
      {"mistral", "mistral",
       R"({"vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
           "num_attention_heads": 32, "num_key_value_heads": 8})"},
-     {"qwen2", "qwen2",
-      R"({"vocab_size": 151936, "hidden_size": 4096, "intermediate_size": 22016, "num_hidden_layers": 32,
-          "num_attention_heads": 32, "num_key_value_heads": 32})"},
-     {"qwen3", "qwen3",
-      R"({"vocab_size": 151936, "hidden_size": 4096, "intermediate_size": 22016, "num_hidden_layers": 32,
-          "num_attention_heads": 32, "num_key_value_heads": 32})"},
+     {"qwen2", "qwen2", kOfQwen},
+     {"qwen3", "qwen3", kOfQwen},
      {"qwen2_vl_text", "qwen2", kOfQwen2Vl},
      {"qwen2_5_vl_text", "qwen2", kOfQwen2Vl},
      {"qwen3_vl_text", "qwen3",

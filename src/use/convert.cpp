@@ -157,9 +157,8 @@ fs::path base_of(const std::string& adapter, const std::string& given) {
 
 void convert_model(const recipe::ConvertOptions& options, const std::string& to) {
   const bool makes_gguf = to == "gguf" || to == "ollama";
-  const models::Checkpoint checkpoint =
-      options.text_only ? models::open_checkpoint(options.source, models::Part::Language)
-                        : models::open_checkpoint(options.source);
+  const models::Checkpoint checkpoint = models::open_checkpoint(
+      options.source, options.text_only ? models::Part::Language : models::Part::Whole);
   if (options.text_only)
     std::fprintf(stderr, "the language model alone, a %s; of other parts, %s left out\n",
                  checkpoint.model->hugging_face_config().value("model_type", "").c_str(),

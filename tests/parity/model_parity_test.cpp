@@ -86,8 +86,8 @@ class ModelParity : public ::testing::TestWithParam<const char*> {
     const fs::path data = tests::source_dir() / "tests/data", name = GetParam();
     const bool is_part = name.has_parent_path();
     folder_ = is_part ? data / name : data / "parity" / name;
-    checkpoint_ = is_part ? models::open_checkpoint(folder_, models::Part::Language)
-                          : models::open_checkpoint(folder_);
+    checkpoint_ =
+        models::open_checkpoint(folder_, is_part ? models::Part::Language : models::Part::Whole);
     expected_ = files::open_safetensors(folder_ / "expected.safetensors");
     rows_ = std::make_unique<ParityRows>(*expected_, checkpoint_.model->reads());
     recipe::Recipe r = recipe();
