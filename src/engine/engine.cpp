@@ -66,13 +66,15 @@ void allocate_parameters(const recipe::Recipe& recipe, Engine& engine) {
   }
 }
 
-// Names of parameters that several ranks have (tensor parallelism, pipeline stages) and whose
-// gradients another rank adds to the norm.
+// Names of parameters that several ranks have (tensor and expert parallelism, pipeline stages) and
+// whose gradients another rank adds to the norm.
 std::set<std::string> counted_elsewhere(const Engine& engine) {
   std::set<std::string> names;
+  const bool has_first_experts = engine.mesh->coordinate(dist::Axis::Expert) == 0;
   for (nn::Unit* unit : engine.units)
     for (const nn::Parameter* parameter : unit->parameters())
-      if (!parameter->counts_here() || engine.stage.is_counted_elsewhere(*parameter))
+      if (!parameter->counts_here() || engine.stage.is_counted_elsewhere(*parameter) ||
+          !(has_first_experts || parameter->belongs_to_expert()))
         names.insert(parameter->name);
   return names;
 }
@@ -181,10 +183,9 @@ bool Engine::keeps(const nn::Parameter& parameter) const {
 
 double Engine::global_norm(double sum_of_squares) const {
   if (mesh->is_single()) return std::sqrt(sum_of_squares);
-  // How many ranks hold the same gradients.
+  // How many ranks count the same gradients.
   const bool all_alike = sharding == nullptr || sharding->pieces_are_whole();
-  const int copies =
-      all_alike ? mesh->shape().num_gradient_ranks() : mesh->size(dist::Axis::Replicate);
+  const int copies = all_alike ? mesh->same_experts().size() : mesh->size(dist::Axis::Replicate);
   return std::sqrt(mesh->world().sum({sum_of_squares / copies}).front());
 }
 
@@ -213,7 +214,7 @@ checkpoint::TrainingTensors Engine::training_tensors() const {
   tensors.optimizer_states = optimizer->states();
   for (nn::Unit* unit : units)
     for (const nn::Parameter* parameter : unit->parameters())
-      if (parameter->trained && parameter->slice)
+      if (parameter->trained && parameter->slice && !parameter->is_elsewhere())
         tensors.pieces.emplace(parameter->name, place_of(*parameter));
   if (sharding == nullptr || sharding->pieces_are_whole()) return tensors;
   for (const auto& own : sharding->flats())
@@ -309,7 +310,7 @@ Engine make_engine(models::Model& model, const recipe::Recipe& recipe, at::Devic
       nn::CrossEntropy::Options{.ignore_index = recipe.data.ignore_index});
   engine.mesh = std::move(mesh);
   check_context(model, *engine.mesh);
-  cut_tensors(model, recipe, engine.mesh->group(dist::Axis::Tensor));
+  cut_tensors(model, recipe, *engine.mesh);
   choose_trained(model, recipe);
   quantize_weights(model, recipe, chosen_units(model, recipe));
   engine.stage = make_stage(model, recipe, *engine.mesh);

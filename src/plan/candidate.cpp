@@ -206,7 +206,9 @@ std::vector<int> different_ranks(const dist::MeshShape& mesh) {
   const std::vector<int> firsts = first_of_stages(mesh);
   std::vector<int> ranks;
   for (int rank = 0; rank < mesh.num_ranks(); ++rank) {
-    if (mesh.coordinate(dist::Axis::Replicate, rank) > 0) continue;
+    if (mesh.coordinate(dist::Axis::Replicate, rank) > 0 ||
+        mesh.coordinate(dist::Axis::Expert, rank) > 0)
+      continue;
     const bool is_first = std::ranges::find(firsts, rank) != firsts.end();
     const bool is_outer = rank < kMany / 2 || mesh.num_ranks() - rank <= kMany / 2;
     if (mesh.num_ranks() <= kMany || is_first || is_outer) ranks.push_back(rank);

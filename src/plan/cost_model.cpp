@@ -47,6 +47,20 @@ double slowest_stage(const recipe::Recipe& recipe, const models::Model& model, i
                                  engine::deal_units(units, stages, recipe.pipeline_interleave));
 }
 
+// Of a token: the first two of its experts' three matrices, which are multiplied once more in the
+// backward where experts are spread over ranks (core/ops/linear/experts.h).
+double repeated_flops_of_experts(const models::Model& model, const dist::MeshShape& mesh) {
+  if (mesh[dist::Axis::Expert] == 1) return 0;
+  const auto twin = models::model_like(model);
+  int64_t elements = 0;
+  for (nn::Unit* unit : twin->units())
+    for (const auto& expert : unit->experts())
+      for (const nn::Parameter* parameter : expert) elements += parameter->num_elements();
+  const models::Routing routing = model.routing();
+  return 2.0 * 2 / 3 * static_cast<double>(elements * routing.per_token) /
+         static_cast<double>(routing.num_experts);
+}
+
 // Collectives of the shard and replicate axes, by the part of a step that they run beside.
 Beside collectives_beside(const recipe::Recipe& recipe, exec::ShardingStage stage,
                           const AxisCost& axis, const Network& network) {
@@ -59,7 +73,7 @@ Beside collectives_beside(const recipe::Recipe& recipe, exec::ShardingStage stag
   // A stage receives one step ahead of the computation; both ways send as much.
   if (axis.axis == Axis::Pipeline) return {axis.seconds / 2, axis.seconds / 2, 0};
   if (axis.axis != Axis::Shard && axis.axis != Axis::Replicate) {
-    beside.alone = axis.seconds;  // tensor and context: the next operator needs them
+    beside.alone = axis.seconds;  // tensor, context, expert: the next operator needs them
     return beside;
   }
   // Weights are gathered for forward and for backward; after an update they are sent once, and
@@ -76,8 +90,8 @@ Beside collectives_beside(const recipe::Recipe& recipe, exec::ShardingStage stag
   return beside;
 }
 
-// The group whose collectives count for an axis: shards span the context axis too, and without
-// shards gradients are summed over all data axes.
+// The group whose collectives count for an axis: shards span the context axis too, copies the
+// expert axis, and without shards gradients are summed over all data axes.
 std::vector<int> members_of(const Prediction& prediction, const dist::MeshShape& mesh,
                             dist::Axis axis, int rank) {
   const auto calls = [&](dist::Axis of, dist::Operation operation) {
@@ -87,6 +101,8 @@ std::vector<int> members_of(const Prediction& prediction, const dist::MeshShape&
   if (axis == dist::Axis::Replicate &&
       calls(dist::Axis::Shard, dist::Operation::ReduceScatter) == 0)
     return mesh.gradient_members(rank);
+  if (axis == dist::Axis::Replicate)
+    return mesh.members({dist::Axis::Replicate, dist::Axis::Expert}, rank);
   return mesh.members(axis, rank);
 }
 
@@ -174,7 +190,9 @@ StepCost step_cost(const models::Model& model, const recipe::Recipe& recipe,
     return of_token * tokens * micro_batches * repeated * slowest_stage(recipe, model, stages) /
            (flops * efficiency * sharing);
   };
-  cost.products_seconds = seconds_of_flops(per_token - of_attention, device.product_efficiency);
+  const double again = repeated_flops_of_experts(model, strategy.mesh) / repeated;
+  cost.products_seconds =
+      seconds_of_flops(per_token - of_attention + again, device.product_efficiency);
   cost.attention_seconds = seconds_of_flops(of_attention, device.attention_efficiency);
   cost.model_flops = per_token * cost.tokens;
   // Processes on a cpu share its peak.

@@ -57,7 +57,12 @@ MeshTraffic traffic_of(const dist::Mesh& mesh) {
     }
   };
   // Whole copies are summed over all that have some of the gradients, which are replicas then.
-  add(traffic[static_cast<size_t>(dist::Axis::Replicate)], mesh.gradients().traffic());
+  dist::TrafficByOperation& replicas = traffic[static_cast<size_t>(dist::Axis::Replicate)];
+  add(replicas, mesh.gradients().traffic());
+  if (mesh.size(dist::Axis::Expert) > 1) {
+    add(replicas, mesh.copies().traffic());
+    add(replicas, mesh.same_experts().traffic());
+  }
   if (mesh.size(dist::Axis::Context) > 1) {
     add(traffic[static_cast<size_t>(dist::Axis::Shard)], mesh.shards().traffic());
     add(traffic[static_cast<size_t>(dist::Axis::Context)], mesh.context_reversed().traffic());

@@ -159,7 +159,10 @@ void check_batches(const Recipe& r, Faults& faults) {
   if (global % ranks != 0) {
     faults.push_back(fmt::format(
         "train.global_batch_size = {} does not divide evenly among {} devices{}; use {}", global,
-        ranks, r.mesh.empty() ? "" : " with samples of their own (dp x fsdp)",
+        ranks,
+        r.mesh.empty()                   ? ""
+        : layout->mesh[Axis::Expert] > 1 ? " with samples of their own (dp x fsdp x ep)"
+                                         : " with samples of their own (dp x fsdp)",
         (global / ranks + 1) * ranks));
     return;
   }

@@ -13,9 +13,9 @@
 namespace snug::recipe {
 namespace {
 
-constexpr std::array<const char*, kNumAxes> kAxes = {"pp", "dp", "fsdp", "cp", "tp"};
+constexpr std::array<const char*, kNumAxes> kAxes = {"pp", "dp", "fsdp", "ep", "cp", "tp"};
 constexpr std::string_view kAxesInWords =
-    "dp (copies), fsdp (shards), tp (tensor), pp (pipeline) and cp (context)";
+    "dp (copies), fsdp (shards), tp (tensor), pp (pipeline), cp (context) and ep (experts)";
 
 std::optional<Axis> find_axis(std::string_view name) {
   const auto found = std::find(kAxes.begin(), kAxes.end(), name);
@@ -75,27 +75,15 @@ std::vector<int> MeshShape::members(Axis axis, int rank) const {
   return ranks;
 }
 
-std::vector<int> MeshShape::data_members(int rank) const {
-  std::vector<int> ranks;
-  for (const int outer : members(Axis::Replicate, rank)) {
-    for (const int inner : members(Axis::Shard, outer)) ranks.push_back(inner);
+std::vector<int> MeshShape::members(std::initializer_list<Axis> axes, int rank) const {
+  std::vector<int> ranks{rank};
+  for (const Axis axis : axes) {
+    std::vector<int> more;
+    for (const int known : ranks)
+      for (const int other : members(axis, known)) more.push_back(other);
+    ranks = std::move(more);
   }
-  return ranks;
-}
-
-std::vector<int> MeshShape::shard_members(int rank) const {
-  std::vector<int> ranks;
-  for (const int outer : members(Axis::Shard, rank)) {
-    for (const int inner : members(Axis::Context, outer)) ranks.push_back(inner);
-  }
-  return ranks;
-}
-
-std::vector<int> MeshShape::gradient_members(int rank) const {
-  std::vector<int> ranks;
-  for (const int outer : data_members(rank)) {
-    for (const int inner : members(Axis::Context, outer)) ranks.push_back(inner);
-  }
+  std::ranges::sort(ranks);
   return ranks;
 }
 

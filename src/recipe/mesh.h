@@ -2,12 +2,13 @@
 // "dp=2,fsdp=4,tp=2".
 //
 // Ranks are numbered with the tensor axis innermost, since its collectives are the most frequent
-// and belong on the fastest links, then context, shard, replicate, and pipeline outermost.
+// and belong on the fastest links, then context, expert, shard, replicate, and pipeline outermost.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <array>
 #include <cstddef>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,36 +16,46 @@
 namespace snug::recipe {
 
 // Pipeline splits the layers into stages, Replicate keeps whole copies, Shard splits each copy into
-// shards, Context splits each sequence, Tensor splits each matrix.
-enum class Axis { Pipeline, Replicate, Shard, Context, Tensor };
-inline constexpr size_t kNumAxes = 5;
-const char* axis_name(Axis);  // as in --mesh: "pp", "dp", "fsdp", "cp", "tp"
+// shards, Expert spreads the experts of each block, Context splits each sequence, Tensor splits
+// each matrix.
+enum class Axis { Pipeline, Replicate, Shard, Expert, Context, Tensor };
+inline constexpr size_t kNumAxes = 6;
+const char* axis_name(Axis);  // as in --mesh: "pp", "dp", "fsdp", "ep", "cp", "tp"
 
 struct MeshShape {
-  std::array<int, kNumAxes> sizes{1, 1, 1, 1, 1};
+  std::array<int, kNumAxes> sizes{1, 1, 1, 1, 1, 1};
 
   int& operator[](Axis axis) { return sizes[static_cast<size_t>(axis)]; }
   int operator[](Axis axis) const { return sizes[static_cast<size_t>(axis)]; }
   int num_ranks() const;
-  // Ranks with samples of their own: replicate times shard.
-  int num_data_ranks() const { return (*this)[Axis::Replicate] * (*this)[Axis::Shard]; }
+  // Ranks with samples of their own: replicate times shard times expert.
+  int num_data_ranks() const {
+    return (*this)[Axis::Replicate] * (*this)[Axis::Shard] * (*this)[Axis::Expert];
+  }
   // Shards of each flat parameter. Ranks along the context axis hold different shards too, since
   // all of them need the same weights and add to the same gradients.
   int num_shards() const { return (*this)[Axis::Shard] * (*this)[Axis::Context]; }
-  // Ranks whose gradients are summed.
-  int num_gradient_ranks() const { return (*this)[Axis::Replicate] * num_shards(); }
+  // Ranks whose gradients are summed, experts' excepted.
+  int num_gradient_ranks() const {
+    return (*this)[Axis::Replicate] * num_shards() * (*this)[Axis::Expert];
+  }
   int coordinate(Axis axis, int rank) const;
   // The index of the shard that this rank holds.
   int shard_of(int rank) const {
     return coordinate(Axis::Shard, rank) * (*this)[Axis::Context] + coordinate(Axis::Context, rank);
   }
-  // `rank` and the ranks that differ from it in this coordinate only; for data in replicate and
-  // shard, for shards in shard and context, for gradients in all three. Sorted by rank in the
-  // group.
+  // `rank` and the ranks that differ from it in these coordinates only, sorted.
   std::vector<int> members(Axis axis, int rank) const;
-  std::vector<int> data_members(int rank) const;
-  std::vector<int> shard_members(int rank) const;
-  std::vector<int> gradient_members(int rank) const;
+  std::vector<int> members(std::initializer_list<Axis> axes, int rank) const;
+  std::vector<int> data_members(int rank) const {
+    return members({Axis::Replicate, Axis::Shard, Axis::Expert}, rank);
+  }
+  std::vector<int> shard_members(int rank) const {
+    return members({Axis::Shard, Axis::Context}, rank);
+  }
+  std::vector<int> gradient_members(int rank) const {
+    return members({Axis::Replicate, Axis::Shard, Axis::Expert, Axis::Context}, rank);
+  }
   bool operator==(const MeshShape&) const = default;
 };
 

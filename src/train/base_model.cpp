@@ -186,8 +186,9 @@ void BaseModel::load(const engine::Engine& engine) {
   const double deviation = model().initializer_range();
   const auto to_fill = [&](nn::Unit& unit) {
     std::vector<nn::Parameter*> parameters = unit.parameters();
-    if (leaves_out)
-      std::erase_if(parameters, [&](const auto* parameter) { return !engine.keeps(*parameter); });
+    std::erase_if(parameters, [&](const auto* parameter) {
+      return parameter->is_elsewhere() || (leaves_out && !engine.keeps(*parameter));
+    });
     return parameters;
   };
   if (!is_random()) {

@@ -90,7 +90,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"t5-gated", "auto", "pp=2", 2}, Case{"blip2-opt", "auto", "pp=2", 2},
                     Case{"blip2-t5", "auto", "pp=2"}, Case{"t5", "auto", "pp=4"},
                     Case{"blip2-t5", "auto", "pp=4"}, Case{"t5", "fsdp", "pp=2,fsdp=2"},
-                    Case{"blip2-t5", "zero1", "pp=2,fsdp=2", 2}, Case{"t5", "auto", "pp=2,tp=2"}));
+                    Case{"blip2-t5", "zero1", "pp=2,fsdp=2", 2}, Case{"t5", "auto", "pp=2,tp=2"},
+                    Case{"olmoe", "auto", "ep=2"}, Case{"gpt-oss", "auto", "pp=2,ep=2"}));
 
 }  // namespace
 }  // namespace snug

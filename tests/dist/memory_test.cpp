@@ -7,6 +7,7 @@
 #include <functional>
 #include <random>
 #include <string>
+#include <vector>
 
 #include "engine/strategy.h"
 #include "plan/predict.h"
@@ -50,24 +51,48 @@ recipe::Recipe staged_recipe(std::mt19937& random, const std::string& shape) {
   return recipe;
 }
 
+// The same with experts on as many ranks as there are, or on two.
+recipe::Recipe spread_recipe(std::mt19937& random, const std::string& shape) {
+  recipe::Recipe recipe = staged_recipe(random, shape);
+  const bool shards = recipe.mesh == "pp=2,fsdp=2";
+  recipe.mesh = test::world().size() == 2 ? "ep=2"
+                : shards                  ? "fsdp=2,ep=2"
+                : random() % 3 == 0       ? "pp=2,ep=2"
+                : random() % 2 == 0       ? "dp=2,ep=2"
+                                          : "ep=4";
+  if (!shards) {
+    recipe.strategy = "auto";
+    recipe.weight_streaming = false;
+  }
+  recipe.pipeline_interleave = 1;
+  if (recipe.mesh != "pp=2,ep=2") recipe.pipeline_schedule = "1f1b";
+  return recipe;
+}
+
+using Shapes = std::vector<std::string>;
+const Shapes kDense = {"llama", "llama3-rope", "llama-bias", "mistral", "qwen2"};
+const Shapes kMixtures = {"olmoe", "mixtral", "mixtral-balanced"};
+
 void expect_plan_is_measurement(
     const std::function<recipe::Recipe(std::mt19937&, const std::string& shape)>& make_recipe,
-    int trials) {
-  constexpr const char* kShapes[] = {"llama", "llama3-rope", "llama-bias", "mistral", "qwen2"};
+    int trials, const Shapes& shapes = kDense) {
   std::mt19937 random(21);
   for (int trial = 0; trial < trials; ++trial) {
-    const std::string shape = kShapes[random() % 5];
+    const std::string shape = shapes[random() % shapes.size()];
     const recipe::Recipe recipe = make_recipe(random, shape);
     SCOPED_TRACE(fmt::format("trial {}: {} {} {} {}, {}", trial, recipe.strategy, recipe.mesh,
                              recipe.pipeline_schedule, recipe.pipeline_interleave,
                              tests::describe(recipe, shape)));
-    const data::SampleStore samples = tests::random_samples(16, 60, random());
+    const data::SampleStore samples =
+        tests::random_samples(16, 60, random(), tests::tiny_model(shape)->reads());
     const int64_t size = recipe.train.micro_batch_size;
     const auto mesh = test::world().make_mesh(
         engine::strategy_of(recipe, test::world().size(), 2).mesh, at::kCPU);
     const plan::Prediction predicted = plan::predict(
-        *tests::tiny_model(shape), recipe, plan::largest_micro_batch({samples}, recipe, size), 128,
-        {.mesh = dist::planned_mesh(mesh->shape(), mesh->rank())});
+        *tests::tiny_model(shape), recipe,
+        plan::largest_micro_batch(
+            {.samples = samples, .reading = tests::tiny_model(shape)->reads()}, recipe, size),
+        128, {.mesh = dist::planned_mesh(mesh->shape(), mesh->rank())});
     memory::Ledger& ledger = memory::cpu_ledger();
     memory::Ledger& host = memory::cpu_host_ledger();
     const int64_t before = ledger.allocated();
@@ -95,6 +120,10 @@ TEST(ManyRanksMemory, PlanIsTheMeasurementToTheByte) {
 
 TEST(ManyRanksMemory, PlanOfAStageIsTheMeasurementToTheByte) {
   expect_plan_is_measurement(staged_recipe, 120);
+}
+
+TEST(ManyRanksMemory, PlanOfSpreadExpertsIsTheMeasurementToTheByte) {
+  expect_plan_is_measurement(spread_recipe, 80, kMixtures);
 }
 
 }  // namespace

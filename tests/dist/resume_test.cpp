@@ -28,6 +28,8 @@ constexpr const char* kStages = "stages";
 constexpr const char* kShardedStages = "sharded stages";
 // Pairs share layers; of four ranks two pairs have half of the states each.
 constexpr const char* kPairs = "pairs";
+// Pairs have half of the experts each; of four ranks two pairs have half of all the rest.
+constexpr const char* kExperts = "experts";
 
 constexpr double kLearningRate = 1e-2, kSteps = 4;
 
@@ -37,6 +39,10 @@ void lay_out(recipe::Recipe& recipe, const std::string& strategy) {
   if (strategy == kPairs) {
     recipe.strategy = ranks == 4 ? "zero1" : "auto";
     recipe.mesh = ranks == 4 ? "fsdp=2,tp=2" : "tp=2";
+  }
+  if (strategy == kExperts) {
+    recipe.strategy = ranks == 4 ? "zero2" : "auto";
+    recipe.mesh = ranks == 4 ? "fsdp=2,ep=2" : "ep=2";
   }
   if (strategy != kStages && strategy != kShardedStages) return;
   recipe.strategy = "auto";
@@ -145,6 +151,11 @@ const Case kCases[] = {
     {"shards_to_pairs", "fsdp", kPairs, 1e-4, [](recipe::Recipe&) {}, "gpt2"},
     {"pairs_to_shards", kPairs, "fsdp", 1e-4, [](recipe::Recipe&) {}, "opt-plain"},
     {"pairs_with_encoder_to_one", kPairs, kSingle, 1e-4, [](recipe::Recipe&) {}, "t5"},
+    {"same_experts", kExperts, kExperts, 0, [](recipe::Recipe&) {}, "olmoe"},
+    {"experts_to_one", kExperts, kSingle, 1e-4, [](recipe::Recipe&) {}, "gpt-oss"},
+    {"shards_to_experts", "fsdp", kExperts, 1e-4, [](recipe::Recipe&) {}, "olmoe"},
+    {"experts_to_shards", kExperts, "fsdp", 1e-4,
+     [](recipe::Recipe& r) { r.optimizer_offload = "cpu"; }, "mixtral"},
     {"shards_with_pictures_to_pairs", "fsdp", kPairs, 1e-4, [](recipe::Recipe&) {}, "blip2-t5"},
 };
 

@@ -127,6 +127,10 @@ TEST_F(WrittenAdapter, IsTheSameFileHoweverRanksShareIt) {
       {"opt-plain", "auto", "tp=2"},
       {"gpt2", "auto", "pp=2,tp=2"},
       {"llama", "zero1", "fsdp=2,tp=2", "all", true},
+      {"olmoe", "auto", "ep=2", "all", true},
+      {"gpt-oss", "auto", "ep=2"},
+      {"gpt-oss", "fsdp", "fsdp=2,ep=2"},
+      {"mixtral", "auto", "pp=2,ep=2"},
   };
   int folders = 0;
   for (const Shared& shared : kAll) {
@@ -135,6 +139,7 @@ TEST_F(WrittenAdapter, IsTheSameFileHoweverRanksShareIt) {
     recipe::Recipe recipe = adapters_of(shared.model);
     recipe.model.train_parts = shared.parts;
     recipe.lora.use_dora = shared.dora;
+    recipe.lora.mlp = std::string(shared.mesh).find("ep=") != std::string::npos;
     const fs::path folder = folder_ / std::to_string(folders++), one = folder.string() + "-one";
     const Placed many = run_on(recipe, shared.strategy, shared.mesh);
     many.base.write_trained(folder, many.engine);

@@ -14,7 +14,7 @@ Mesh::Mesh(MeshShape shape, int rank, Groups groups)
 
 std::shared_ptr<Mesh> make_mesh(const MeshShape& shape, int rank, const MakeGroup& make_group) {
   constexpr std::array<const char*, kNumAxes> kGroupNames{"pipeline", "replicate", "shard",
-                                                          "context", "tensor"};
+                                                          "expert",   "context",   "tensor"};
   Mesh::Groups groups;
   for (size_t axis = 0; axis < kNumAxes; ++axis) {
     groups.axes[axis] = make_group(kGroupNames[axis], shape.members(static_cast<Axis>(axis), rank));
@@ -30,6 +30,11 @@ std::shared_ptr<Mesh> make_mesh(const MeshShape& shape, int rank, const MakeGrou
     std::vector<int> reversed = shape.members(Axis::Context, rank);
     std::ranges::reverse(reversed);
     groups.context_reversed = make_group("context back", reversed);
+  }
+  if (shape[Axis::Expert] > 1) {
+    groups.copies = make_group("copies", shape.members({Axis::Replicate, Axis::Expert}, rank));
+    groups.same_experts =
+        make_group("same experts", shape.members({Axis::Replicate, Axis::Shard}, rank));
   }
   return std::make_shared<Mesh>(shape, rank, std::move(groups));
 }

@@ -20,14 +20,18 @@ using recipe::MeshShape;
 
 class Mesh {
  public:
-  // One group per axis. `data` spans replicate and shard, `world` everything; `back` is a second
-  // group of the pipeline axis. With a context axis `shards` spans shard and context, `gradients`
-  // also replicate, and `context_reversed` has the context ranks in reverse order.
+  // One group per axis. `data` spans replicate, shard and expert, `world` everything; `back` is a
+  // second group of the pipeline axis. With a context axis `shards` spans shard and context,
+  // `gradients` also the rest of data, and `context_reversed` has the context ranks in reverse
+  // order. With an expert axis `copies` spans replicate and expert, `same_experts` replicate and
+  // shard.
   struct Groups {
     std::array<std::unique_ptr<Group>, kNumAxes> axes;
     std::unique_ptr<Group> back, data, world;
     // Null if the context axis has one rank.
     std::unique_ptr<Group> shards, gradients, context_reversed;
+    // Null if the expert axis has one rank.
+    std::unique_ptr<Group> copies, same_experts;
   };
   Mesh(MeshShape shape, int rank, Groups groups);
 
@@ -42,6 +46,10 @@ class Mesh {
   Group& shards() const { return groups_.shards ? *groups_.shards : group(Axis::Shard); }
   // Ranks over which gradients and losses are summed.
   Group& gradients() const { return groups_.gradients ? *groups_.gradients : data(); }
+  // Ranks with the same shard of what they shard.
+  Group& copies() const { return groups_.copies ? *groups_.copies : group(Axis::Replicate); }
+  // Ranks over which the gradients of an expert are summed: those that have it.
+  Group& same_experts() const { return groups_.same_experts ? *groups_.same_experts : gradients(); }
   // The context axis in reverse order: its last rank is rank 0.
   Group& context_reversed() const {
     return groups_.context_reversed ? *groups_.context_reversed : group(Axis::Context);

@@ -30,6 +30,11 @@ void Adapter::list(std::vector<Parameter*>& parameters) {
 }
 
 void Adapter::cut_as(const Parameter& weight) {
+  if (weight.belongs_to_expert()) {
+    for (Parameter* parameter : {&a, &b, &magnitude})
+      parameter->place(weight.share, *weight.slice->owner);
+    return;
+  }
   std::optional<Split> outputs, inputs;
   if (weight.slice && weight.slice->dim == 0) outputs = by_rows(weight.slice->sections);
   if (weight.slice && weight.slice->dim == 1) inputs = by_columns();

@@ -39,7 +39,7 @@ ops::Projection Linear::projection(const Pass& pass) const {
 }
 
 ops::Cut Linear::cut() const {
-  if (!weight().slice) return ops::Cut::None;
+  if (!weight().slice || weight().slice->owner) return ops::Cut::None;
   return weight().slice->dim == 0 ? ops::Cut::Outputs : ops::Cut::Inputs;
 }
 

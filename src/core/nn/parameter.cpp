@@ -117,6 +117,15 @@ void Parameter::cut(std::shared_ptr<const ops::TensorShare> with,
   size = split->sections * (least + (rank < larger ? 1 : 0));
 }
 
+void Parameter::place(std::shared_ptr<const ops::TensorShare> on, int64_t owner) {
+  shape = whole_shape();
+  share = std::move(on);
+  slice = Slice{.whole = shape, .owner = owner};
+  if (share->rank() == owner) return;
+  if (share->rank() > owner) slice->begin = shape.front();
+  shape.front() = 0;
+}
+
 void Parameter::allocate(at::Device device, at::ScalarType type) {
   const memory::CategoryGuard category(memory::Category::Parameters);
   value = at::empty(stored_shape(), at::TensorOptions().device(device).dtype(stored_type(type)));
@@ -130,7 +139,7 @@ void Parameter::allocate_home() {
 
 void Parameter::initialize(uint64_t seed, double deviation) {
   const at::Tensor& to = kept();
-  if (to.is_meta()) return;
+  if (to.is_meta() || is_elsewhere()) return;
   if (init == Init::Ones || init == Init::Zeros) {
     to.detach().fill_(init == Init::Ones ? 1 : 0);
     return;

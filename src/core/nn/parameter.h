@@ -37,12 +37,14 @@ struct Quantization {
 
 // This rank's slice of a parameter under tensor parallelism: along `dim` a range from `begin` on,
 // everything along the other dimensions. With several sections (nn::Split) the slice has the same
-// range of each, and `begin` counts within a section.
+// range of each, and `begin` counts within a section. Under expert parallelism a slice is all of
+// the parameter or nothing.
 struct Slice {
   int64_t dim = 0;
   int64_t begin = 0;
   std::vector<int64_t> whole;  // shape of the unsplit tensor
   int64_t sections = 1;
+  std::optional<int64_t> owner;  // of an expert: the rank that has all of it
 
   // The shape with `dim` split into (sections, size of a section): there the slice is one range of
   // dim + 1.
@@ -67,8 +69,9 @@ struct Parameter {
       quantization;            // if set, `value` holds bytes: core/ops/linear/stored_weight.h
   at::Tensor value;            // on the device; undefined until allocate()
   at::Tensor home;             // host copy, where the weight is kept and updated, if any
-  std::optional<Slice> slice;  // set by cut()
-  std::shared_ptr<const ops::TensorShare> share;  // null without tensor parallelism
+  std::optional<Slice> slice;  // set by cut() and place()
+  // The ranks that have the slices; of a parameter without one, those of tensor parallelism.
+  std::shared_ptr<const ops::TensorShare> share;
 
   // Whether it belongs to an adapter, and so is in no model file.
   bool is_added() const { return role >= ParameterRole::AdapterA; }
@@ -81,6 +84,10 @@ struct Parameter {
   std::vector<ElementRange> ranges() const;
   // Takes this rank's slice; null undoes it. Call before allocate().
   void cut(std::shared_ptr<const ops::TensorShare> with, const std::optional<Split>& split);
+  // Leaves it to rank `owner` alone: elsewhere no element remains. Call before allocate().
+  void place(std::shared_ptr<const ops::TensorShare> on, int64_t owner);
+  bool belongs_to_expert() const { return slice && slice->owner; }
+  bool is_elsewhere() const { return belongs_to_expert() && shape.front() == 0; }
   // Whether this rank's gradient enters the global norm: a parameter that every rank has whole
   // counts once.
   bool counts_here() const { return slice || share == nullptr || share->rank() == 0; }

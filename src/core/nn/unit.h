@@ -53,6 +53,8 @@ struct Batch {
   // Set with context parallelism: N then counts this rank's tokens, and cu_seqlens is undefined.
   // Only attention reads other ranks' tokens.
   std::optional<ops::ContextShare> context;
+  // With expert parallelism: the tokens of the rank that has most; 0: all have as many.
+  int64_t most_tokens = 0;
   KvCache* cache = nullptr;             // generation: attention appends to it and reads it
   std::shared_ptr<ops::Upload> upload;  // the copy of these tensors, if any: owns its source
 };
@@ -126,6 +128,8 @@ class Unit {
 
   // The unit's linear layers: where adapters go, and which weights may be quantized.
   virtual std::vector<Linear*> linears() { return {}; }
+  // The parameters of each expert, if the unit has a mixture of them.
+  virtual std::vector<std::vector<Parameter*>> experts() { return {}; }
 
   const std::string& name() const { return name_; }
   UnitKind kind() const { return kind_; }

@@ -84,14 +84,6 @@ struct BalanceFunction : torch::autograd::Function<BalanceFunction> {
   }
 };
 
-// The device's numbers on the host, (T k).
-std::vector<int64_t> read_experts(const at::Tensor& experts) {
-  note_host_wait(kernel_device(experts));
-  std::vector<int64_t> values(experts.is_meta() ? 0 : static_cast<size_t>(experts.numel()));
-  if (!values.empty()) at::from_blob(values.data(), experts.sizes(), at::kLong).copy_(experts);
-  return values;
-}
-
 }  // namespace
 
 Routes route(const at::Tensor& logits, int64_t k, bool normalized, Probabilities probabilities,
@@ -105,22 +97,38 @@ Routes route(const at::Tensor& logits, int64_t k, bool normalized, Probabilities
           .probabilities = summed ? routes[2] : at::Tensor()};
 }
 
-SortedRoutes sort_by_expert(const at::Tensor& experts, int64_t num_experts, const RealRows& real) {
-  const std::vector<int64_t> chosen = read_experts(experts);
-  const int64_t count = experts.numel(), k = experts.size(1);
-  SortedRoutes sorted{.upload = std::make_shared<Upload>(experts.device())};
-  sorted.begins.assign(static_cast<size_t>(num_experts) + 1, 0);
-  for (const int64_t expert : chosen) ++sorted.begins[static_cast<size_t>(expert) + 1];
-  std::partial_sum(sorted.begins.begin(), sorted.begins.end(), sorted.begins.begin());
-  sorted.counts.assign(static_cast<size_t>(num_experts), 0);
+std::vector<int64_t> read_experts(const at::Tensor& experts) {
+  note_host_wait(kernel_device(experts));
+  std::vector<int64_t> values(experts.is_meta() ? 0 : static_cast<size_t>(experts.numel()));
+  if (!values.empty()) at::from_blob(values.data(), experts.sizes(), at::kLong).copy_(experts);
+  return values;
+}
+
+std::vector<int64_t> count_routes(std::span<const int64_t> chosen, int64_t k, int64_t num_experts,
+                                  const RealRows& real) {
+  std::vector<int64_t> counts(static_cast<size_t>(num_experts));
   for (size_t place = 0; place < chosen.size(); ++place)
     if (real.host.empty() || real.host[place / static_cast<size_t>(k)] > 0)
-      ++sorted.counts[static_cast<size_t>(chosen[place])];
+      ++counts[static_cast<size_t>(chosen[place])];
+  return counts;
+}
+
+SortedRoutes sort_by_expert(const at::Tensor& experts, std::span<const int64_t> chosen,
+                            int64_t first, int64_t num_experts) {
+  const int64_t count = experts.numel(), k = experts.size(1);
+  const auto own = [&](int64_t expert) {
+    const bool is_here = expert >= first && expert < first + num_experts;
+    return static_cast<size_t>(is_here ? expert - first : num_experts);
+  };
+  SortedRoutes sorted{.upload = std::make_shared<Upload>(experts.device())};
+  std::vector<int64_t> next(static_cast<size_t>(num_experts) + 2);
+  for (const int64_t expert : chosen) ++next[own(expert) + 1];
+  std::partial_sum(next.begin(), next.end(), next.begin());
+  sorted.begins.assign(next.begin(), next.end() - 1);
   // Tokens, places, positions.
   std::vector<int32_t> numbers(static_cast<size_t>(3 * count));
-  std::vector<int64_t> next = sorted.begins;
   for (size_t place = 0; place < chosen.size(); ++place) {
-    const auto position = static_cast<size_t>(next[static_cast<size_t>(chosen[place])]++);
+    const auto position = static_cast<size_t>(next[own(chosen[place])]++);
     numbers[position] = static_cast<int32_t>(static_cast<int64_t>(place) / k);
     numbers[chosen.size() + position] = static_cast<int32_t>(place);
     numbers[2 * chosen.size() + place] = static_cast<int32_t>(position);

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "core/ops/device/upload.h"
@@ -34,19 +35,27 @@ enum class Probabilities { Unsummed, Summed };
 Routes route(const at::Tensor& logits, int64_t k, bool normalized,
              Probabilities probabilities = Probabilities::Unsummed, const RealRows& real = {});
 
-// Every token's k routes, sorted by expert and then by token.
+// The host's copy of (T, k) experts, for which it waits. On meta it is empty: no expert has any.
+std::vector<int64_t> read_experts(const at::Tensor& experts);
+
+// (E): routes of each expert that are a real token's, of T tokens from `first` on.
+std::vector<int64_t> count_routes(std::span<const int64_t> chosen, int64_t k, int64_t num_experts,
+                                  const RealRows& real = {});
+
+// Every token's k routes, sorted by expert and then by token. Where experts are spread over ranks
+// E are this rank's, and routes of others come last.
 struct SortedRoutes {
   at::Tensor tokens;            // (T k) int32: the token of each
   at::Tensor places;            // (T k) int32: its place in (T, k)
   at::Tensor positions;         // (T k) int32: the inverse of `places`
   std::vector<int64_t> begins;  // (E + 1): each expert's range
-  std::vector<int64_t> counts;  // (E): routes of each expert that are a real token's
+  bool others_last = false;     // there may be routes of others
   std::shared_ptr<Upload> upload;
 };
 
-// The host sorts them, and waits for the device to know them. On meta no expert has any.
-SortedRoutes sort_by_expert(const at::Tensor& experts, int64_t num_experts,
-                            const RealRows& real = {});
+// Of experts from `first` on; `chosen` is read_experts(experts).
+SortedRoutes sort_by_expert(const at::Tensor& experts, std::span<const int64_t> chosen,
+                            int64_t first, int64_t num_experts);
 
 // The loss that balances experts (Fedus et al. 2021, equations 4 to 6), as transformers computes
 // it: E · Σ (share of tokens routed to an expert) · (its mean probability), over the tokens of all

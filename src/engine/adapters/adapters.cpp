@@ -303,7 +303,7 @@ void initialize_adapters(nn::Unit& unit, const recipe::LoraOptions& options, uin
     if (parameter->is_added()) parameter->initialize(seed, deviation);
   for (nn::Linear* linear : unit.linears()) {
     nn::Adapter* adapter = linear->adapter();
-    if (adapter == nullptr) continue;
+    if (adapter == nullptr || linear->weight().is_elsewhere()) continue;
     if (options.init_weights == recipe::AdapterInit::Pissa) start_with_pissa(*linear, read);
     if (adapter->options.magnitude)
       ops::copy(adapter->magnitude.kept().detach(), ops::row_norms(weight_there_is(*linear, read)));

@@ -46,13 +46,15 @@ class FlatUnit {
   // The type of the gathered values: the one they are kept in, or the one of the computation.
   enum class Form { Kept, Computed };
 
-  // For parameters of one type that are not allocated yet; `type` is that of dense ones. Allocates
+  // For parameters of one type that are not allocated yet, all or none of them experts that ranks
+  // share among them; `type` is that of dense ones. Allocates
   // their values, content undefined.
   FlatUnit(std::vector<nn::Parameter*> parameters, at::Device device, at::ScalarType type, int part,
            int num_parts);
 
   const std::vector<nn::Parameter*>& parameters() const { return parameters_; }
   bool is_trained() const { return parameters_.front()->trained; }
+  bool is_of_experts() const { return parameters_.front()->belongs_to_expert(); }
   std::vector<std::unique_ptr<Piece>>& pieces() { return pieces_; }
   bool holds(const nn::Parameter& parameter) const;
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <string>
 #include <vector>
 
 #include "base/error.h"
@@ -72,6 +73,15 @@ std::vector<Value> rows_of(const std::vector<Value>& all, const std::array<Token
   return rows;
 }
 
+// Ranks tell each other how many tokens they have.
+int64_t most_tokens(int64_t own, dist::Group& group) {
+  int64_t most = own;
+  if (group.size() == 1) return most;
+  for (const std::string& tokens : group.gather_texts(std::to_string(own)))
+    most = std::max<int64_t>(most, std::stoll(tokens));
+  return most;
+}
+
 }  // namespace
 
 void check_context(const models::Model& model, const dist::Mesh& mesh) {
@@ -91,7 +101,11 @@ nn::Batch own_tokens(const data::MicroBatch& batch, at::Device device, const dis
   // Ranks that share a vocabulary exchange as many rows as are selected, so the selection must be
   // the same on all of them.
   if (ranks == 1 && mesh.size(dist::Axis::Tensor) > 1) return to_device(batch, device);
-  if (ranks == 1) return to_device(batch, device, ignore_index);
+  if (ranks == 1) {
+    nn::Batch own = to_device(batch, device, ignore_index);
+    own.most_tokens = most_tokens(std::ssize(batch.input_ids), mesh.group(dist::Axis::Expert));
+    return own;
+  }
   const data::MicroBatch all = filled_up(batch, 2 * ranks, ignore_index);
   const int64_t length = std::ssize(all.input_ids) / (2 * ranks);
   const int64_t rank = mesh.coordinate(dist::Axis::Context);

@@ -39,15 +39,16 @@ bool is_rounded_when_used(const nn::Parameter& parameter) {
 
 // Groups a unit's parameters into flat tensors: each of one type, all trained or all frozen.
 // Parameters common to several pipeline stages are separate, so that each stage splits them alike.
-// With `computed_apart`, so are matrices, which are gathered in the type of the computation.
+// With `computed_apart`, so are matrices, which are gathered in the type of the computation. So are
+// experts under expert parallelism, whose gradients other ranks add up.
 std::vector<std::vector<nn::Parameter*>> flat_groups(nn::Unit& unit, const Stage& stage,
                                                      bool with_frozen, bool computed_apart) {
-  std::map<std::tuple<bool, bool, std::string, bool>, std::vector<nn::Parameter*>> groups;
+  std::map<std::tuple<bool, bool, std::string, bool, bool>, std::vector<nn::Parameter*>> groups;
   for (nn::Parameter* parameter : unit.parameters())
     if (parameter->trained || with_frozen)
       groups[{!parameter->trained, parameter->quantization.has_value(),
               stage.is_common(*parameter) ? parameter->name : "",
-              computed_apart && !is_rounded_when_used(*parameter)}]
+              computed_apart && !is_rounded_when_used(*parameter), parameter->belongs_to_expert()}]
           .push_back(parameter);
   std::vector<std::vector<nn::Parameter*>> result;
   for (auto& [kind, parameters] : groups) result.push_back(std::move(parameters));
@@ -94,7 +95,7 @@ std::unique_ptr<exec::Sharding> make_sharding(const recipe::Recipe& recipe, cons
         "weight_streaming = true: on several devices weights in host memory must be sharded; use "
         "--strategy fsdp");
   const bool offloads = recipe.updates_on_host();
-  const bool has_replicas = mesh.size(dist::Axis::Replicate) > 1;
+  const bool has_replicas = mesh.copies().size() > 1;
   return std::make_unique<exec::Sharding>(
       engine.units, make_flat_units(recipe, engine, stage), engine.mesh,
       exec::ShardingOptions{.stage = stage,

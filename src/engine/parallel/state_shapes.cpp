@@ -72,7 +72,7 @@ class Twin {
       : layout_(layout), mesh_(dist::planned_mesh(mesh.shape(), mesh.rank())) {
     const memory::DiskGuard apart(&apart_);
     model_ = models::model_like(model);
-    cut_tensors(*model_, recipe, mesh_->group(dist::Axis::Tensor));
+    cut_tensors(*model_, recipe, *mesh_);
     const at::ScalarType type = nn::parse_precision(recipe.precision).parameters;
     for (nn::Parameter* parameter : model_->parameters()) {
       parameter->allocate(at::kMeta, type);

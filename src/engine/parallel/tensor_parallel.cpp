@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/parallel/tensor_parallel.h"
 
+#include <ATen/ops/empty.h>
 #include <fmt/ranges.h>
 
 #include <memory>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "core/memory/guards.h"
 #include "core/ops/exchanged_rows.h"
 #include "engine/adapters/adapters.h"
 
@@ -68,6 +70,47 @@ void check_blocks(const nn::Linear& layer, const recipe::Recipe& recipe, int64_t
           recipe.quantize, ranks, layer.in_features(), layer.name(), kBlock);
 }
 
+// Consecutive experts of each block on each rank.
+void place_experts(models::Model& model, const dist::Mesh& mesh) {
+  const int64_t ranks = mesh.size(dist::Axis::Expert), experts = model.routing().num_experts;
+  if (experts == 0)
+    throw UserError("mesh ep={}: this model has no experts to spread; use fsdp={} or dp={}", ranks,
+                    ranks, ranks);
+  if (experts % ranks != 0)
+    throw UserError(
+        "mesh ep={}: the model has {} experts in a block, and every rank needs as many; use ep={}",
+        ranks, experts, divisors(experts));
+  if (mesh.size(dist::Axis::Context) > 1)
+    throw UserError(
+        "mesh ep={},cp={}: experts are not spread where ranks share sequences; use fsdp in place "
+        "of "
+        "one of the two",
+        ranks, mesh.size(dist::Axis::Context));
+  const auto share = std::make_shared<const ops::TensorShare>(
+      ops::TensorShare{.group = &mesh.group(dist::Axis::Expert), .sequence_parallel = false});
+  for (nn::Unit* unit : model.units()) {
+    const std::vector<std::vector<nn::Parameter*>> own = unit->experts();
+    for (size_t expert = 0; expert < own.size(); ++expert)
+      for (nn::Parameter* parameter : own[expert])
+        if (!parameter->is_added())
+          parameter->place(share, static_cast<int64_t>(expert) * ranks / experts);
+  }
+}
+
+// A tensor of an expert's parameter, sent by the rank that has it. Of a quantized one bytes are
+// sent.
+at::Tensor from_owner(const nn::Parameter& parameter, const at::Tensor& part) {
+  const memory::CategoryGuard category(memory::Category::Communication);
+  const nn::Slice& slice = *parameter.slice;
+  nn::Parameter whole{.name = parameter.name, .shape = slice.whole};
+  if (part.scalar_type() == at::kByte) whole.quantization = parameter.quantization;
+  at::Tensor sent = part.detach().contiguous();
+  if (parameter.is_elsewhere()) sent = at::empty(whole.stored_shape(), part.options());
+  dist::Group& group = *parameter.share->group;
+  group.wait(group.broadcast(sent, static_cast<int>(*slice.owner)));
+  return sent;
+}
+
 }  // namespace
 
 int64_t common_shares(models::Model& model) {
@@ -79,7 +122,8 @@ int64_t common_shares(models::Model& model) {
   return common;
 }
 
-void cut_tensors(models::Model& model, const recipe::Recipe& recipe, dist::Group& tensor) {
+void cut_tensors(models::Model& model, const recipe::Recipe& recipe, const dist::Mesh& mesh) {
+  dist::Group& tensor = mesh.group(dist::Axis::Tensor);
   const int64_t ranks = tensor.size();
   const std::vector<nn::SplitRow> table = model.split();
   std::shared_ptr<const ops::TensorShare> share;
@@ -93,10 +137,12 @@ void cut_tensors(models::Model& model, const recipe::Recipe& recipe, dist::Group
     if (!parameter->is_added()) parameter->cut(share, nn::split_of(table, parameter->name));
   for (const nn::Linear* layer : linears_of(model))
     if (share != nullptr) check_blocks(*layer, recipe, ranks);
+  if (mesh.size(dist::Axis::Expert) > 1) place_experts(model, mesh);
 }
 
 at::Tensor assemble(const nn::Parameter& parameter, const at::Tensor& part) {
   if (!parameter.slice) return part;
+  if (parameter.slice->owner) return from_owner(parameter, part);
   SNUG_CHECK(part.sizes() == at::IntArrayRef(parameter.shape), "{}: a slice has {} elements",
              parameter.name, part.numel());
   const nn::Slice& slice = *parameter.slice;

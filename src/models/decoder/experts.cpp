@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <span>
 
 #include "core/kernels/random_key.h"
 #include "core/nn/objective.h"
@@ -43,9 +44,9 @@ bool balances(const nn::Pass& pass) {
   return pass.output == nn::Output::Objective && nn::objective_of(pass).balance() > 0;
 }
 
-at::Tensor counts_on_device(const ops::SortedRoutes& routes) {
-  const std::vector<float> counts(routes.counts.begin(), routes.counts.end());
-  return routes.upload->tensor(counts.data(), {std::ssize(counts)}, at::kFloat);
+at::Tensor on_device(const std::vector<int64_t>& numbers, ops::Upload& upload) {
+  const std::vector<float> counts(numbers.begin(), numbers.end());
+  return upload.tensor(counts.data(), {std::ssize(counts)}, at::kFloat);
 }
 
 }  // namespace
@@ -90,12 +91,22 @@ Experts::Expert Experts::make_expert(const std::string& name) const {
 }
 
 template <class Body>
+void Experts::for_each_layer(Expert& expert, const Body& body) {
+  body(expert.gate);
+  if (expert.up) body(*expert.up);
+  body(expert.down);
+}
+
+template <class Body>
 void Experts::for_each_layer(const Body& body) {
-  for (auto& [gate, up, down] : experts_) {
-    body(gate);
-    if (up) body(*up);
-    body(down);
-  }
+  for (Expert& expert : experts_) for_each_layer(expert, body);
+}
+
+std::optional<ops::ExpertShare> Experts::share_of(const nn::Batch& batch, int64_t tokens) const {
+  const nn::Parameter& any = experts_.front().gate.weight();
+  if (!any.belongs_to_expert()) return std::nullopt;
+  return ops::ExpertShare{.group = any.share->group,
+                          .most_tokens = std::max(batch.most_tokens, tokens)};
 }
 
 at::Tensor Experts::forward(const at::Tensor& x, nn::State& state, const nn::Batch& batch,
@@ -103,18 +114,41 @@ at::Tensor Experts::forward(const at::Tensor& x, nn::State& state, const nn::Bat
   const ops::Routes routes = ops::route(
       router_.forward(x, pass), config_.experts_per_token, config_.normalized_routes,
       balances(pass) ? ops::Probabilities::Summed : ops::Probabilities::Unsummed, batch.real);
-  ops::SortedRoutes sorted = ops::sort_by_expert(routes.experts, config_.num_experts, batch.real);
-  if (pass.routed != nullptr) count_in((*pass.routed)[block_], sorted.counts);
+  const int64_t k = config_.experts_per_token, all = config_.num_experts;
+  const std::optional<ops::ExpertShare> share = share_of(batch, x.size(0));
+  const at::Tensor choices = share ? ops::choices_of_all(routes.experts, *share) : routes.experts;
+  const std::vector<int64_t> chosen = ops::read_experts(choices);
+  std::span<const int64_t> own = chosen;
+  if (share && !chosen.empty()) own = own.subspan(share->first_row() * k, x.size(0) * k);
+  const std::vector<int64_t> counts = ops::count_routes(own, k, all, batch.real);
+  const int64_t first = share ? share->first_expert(all) : 0;
+  ops::SortedRoutes sorted =
+      ops::sort_by_expert(choices, chosen, first, share ? share->own_experts(all) : all);
+  if (pass.routed != nullptr) count_in((*pass.routed)[block_], counts);
   if (balances(pass)) {
     add_up(state, kProbabilities, routes.probabilities);
-    add_up(state, kCounts, counts_on_device(sorted));
+    add_up(state, kCounts, on_device(counts, *sorted.upload));
   }
   std::vector<ops::Expert> layers;
-  for (const auto& [gate, up, down] : experts_)
+  for (size_t i = 0; i + 1 < sorted.begins.size(); ++i) {
+    const auto& [gate, up, down] = experts_[static_cast<size_t>(first) + i];
     layers.push_back({unplaced(gate, pass), up ? std::optional(unplaced(*up, pass)) : std::nullopt,
                       unplaced(down, pass)});
-  return ops::expert_mlps(x, routes.weights, sorted, std::move(layers),
-                          {config_.activation, config_.expert_clamp});
+  }
+  const ops::Gate activation{config_.activation, config_.expert_clamp};
+  if (!share) return ops::expert_mlps(x, routes.weights, sorted, std::move(layers), activation);
+  sorted.others_last = true;
+  const at::Tensor tokens = ops::tokens_of_all(x, *share);
+  const at::Tensor weights = ops::tokens_of_all(routes.weights, *share);
+  return ops::sum_of_terms(ops::expert_mlps(tokens, weights, sorted, std::move(layers), activation),
+                           x.size(0), *share);
+}
+
+std::vector<std::vector<nn::Parameter*>> Experts::parameters_of_each() {
+  std::vector<std::vector<nn::Parameter*>> all(experts_.size());
+  for (size_t i = 0; i < experts_.size(); ++i)
+    for_each_layer(experts_[i], [&](nn::Linear& linear) { linear.list(all[i]); });
+  return all;
 }
 
 void Experts::list(std::vector<nn::Parameter*>& parameters) {
@@ -129,7 +163,8 @@ void Experts::list(std::vector<nn::Linear*>& linears) {
 double Experts::idle_flops_per_token() {
   double flops = 0;
   const auto add = [&flops](const nn::Parameter& weight) {
-    flops += (weight.trained ? 6.0 : 4.0) * static_cast<double>(weight.shape[0] * weight.shape[1]);
+    const std::vector<int64_t>& shape = weight.whole_shape();
+    flops += (weight.trained ? 6.0 : 4.0) * static_cast<double>(shape[0] * shape[1]);
   };
   for_each_layer([&](nn::Linear& linear) {
     add(linear.weight());

@@ -9,6 +9,7 @@
 
 #include "core/nn/linear.h"
 #include "core/nn/unit.h"
+#include "core/ops/expert_share.h"
 #include "models/decoder/config.h"
 
 namespace snug::models::decoder {
@@ -23,13 +24,14 @@ class Experts {
   // Of block number `block`, whose weights' names begin with `layer`, "model.layers.0."
   Experts(const Config& config, int64_t block, const std::string& layer);
 
-  // x (N, D) -> (N, D). Adds to `state` what the loss that balances experts needs to know of this
-  // block, if there is one.
+  // x (N, D) -> (N, D). With expert parallelism experts of other ranks are computed there. Adds to
+  // `state` what the loss that balances experts needs to know of this block, if there is one.
   at::Tensor forward(const at::Tensor& x, nn::State& state, const nn::Batch& batch,
                      const nn::Pass& pass) const;
   void list(std::vector<nn::Parameter*>& parameters);
   // Without the router: it stays as exact as activations are, and gets no adapter.
   void list(std::vector<nn::Linear*>& linears);
+  std::vector<std::vector<nn::Parameter*>> parameters_of_each();
   // What the products of experts that a token is not routed to would take, as Model counts them.
   double idle_flops_per_token();
 
@@ -40,9 +42,13 @@ class Experts {
     nn::Linear down;
   };
   template <class Body>
+  static void for_each_layer(Expert& expert, const Body& body);
+  template <class Body>
   void for_each_layer(const Body& body);
 
   Expert make_expert(const std::string& name) const;
+  // Null if this rank has all experts.
+  std::optional<ops::ExpertShare> share_of(const nn::Batch& batch, int64_t tokens) const;
 
   const Config& config_;
   int64_t block_;

@@ -197,6 +197,10 @@ std::vector<nn::Linear*> Block::linears() {
   return all;
 }
 
+std::vector<std::vector<nn::Parameter*>> Block::experts() {
+  return experts_ ? experts_->parameters_of_each() : std::vector<std::vector<nn::Parameter*>>();
+}
+
 at::Tensor Block::attend(const at::Tensor& x, const nn::Batch& batch, const nn::Pass& pass) const {
   const int64_t d = config_.head_dim;
   const Layer& layer = config_.layers[static_cast<size_t>(layer_)];
@@ -358,7 +362,7 @@ std::vector<HeadCount> DecoderModel::head_counts() const {
 double DecoderModel::flops_per_token(double seqlen, double pictures) const {
   double flops = Model::flops_per_token(seqlen, pictures);
   for (const auto& block : blocks_)
-    if (auto& experts = block->experts()) flops -= experts->idle_flops_per_token();
+    if (auto& experts = block->mixture()) flops -= experts->idle_flops_per_token();
   return flops;
 }
 

@@ -60,7 +60,8 @@ class Block final : public nn::Unit {
   nn::State forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) override;
   std::vector<nn::Parameter*> parameters() override;
   std::vector<nn::Linear*> linears() override;
-  std::optional<Experts>& experts() { return experts_; }
+  std::vector<std::vector<nn::Parameter*>> experts() override;
+  std::optional<Experts>& mixture() { return experts_; }
 
  private:
   // (c, D) -> (c, D)

@@ -127,11 +127,14 @@ std::string devices_line(const recipe::Recipe& recipe) {
   const bool is_cut = strategy.stage != ShardingStage::Replicate;
   const int shards = is_cut ? strategy.mesh.num_shards() : 1;
   const int copies = strategy.mesh.num_gradient_ranks() / shards;
+  const int experts = strategy.mesh[Axis::Expert];
   if (shards > 1)
     line += fmt::format(": each holds 1/{} of {}", shards, parts_of(strategy.stage));
   else if (copies > 1)
-    line += ": each holds the whole model, gradients are summed";
+    line += fmt::format(": each holds the whole model{}, gradients are summed",
+                        experts > 1 ? " but for experts" : "");
   if (shards > 1 && copies > 1) line += fmt::format(", in {} copies", copies);
+  if (experts > 1) line += fmt::format("; of a block's experts it has 1/{}", experts);
   if (const int stages = strategy.mesh[Axis::Pipeline]; stages > 1)
     line += fmt::format("{} layers are split into {} stages, {}", copies * shards > 1 ? ";" : ":",
                         stages, schedule_words(recipe));

@@ -199,7 +199,7 @@ constexpr KeyRow kAxolotlRows[] = {
     // Many devices
     {"deepspeed fsdp_version", Way::Read, "strategy"},
     {"dp_shard_size dp_replicate_size tensor_parallel_size context_parallel_size "
-     "sequence_parallel_degree",
+     "sequence_parallel_degree expert_parallel_size",
      Way::Read, "mesh"},
     {"fsdp_final_state_dict_type", Way::Idle, {}, "snug writes one whole model"},
     {"heads_k_stride ring_attn_func deepcompile world_size local_rank ddp ddp_bucket_cap_mb "
@@ -209,7 +209,6 @@ constexpr KeyRow kAxolotlRows[] = {
      {},
      kOwnProcesses},
     {"ddp_timeout", Way::By, "collective_timeout", {}, {}, take_timeout},
-    {"expert_parallel_size", Way::Off, "mesh", kNoSuchTechnique},
 
     // Saving, validation, logs
     {"save_steps", Way::By, "train.save_interval", {}, {}, take_save_steps},
@@ -445,7 +444,8 @@ void finish_axolotl(Draft& draft) {
                     {"dp_shard_size", "fsdp"},
                     {"tensor_parallel_size", "tp"},
                     {"context_parallel_size", "cp"},
-                    {"sequence_parallel_degree", "cp"}});
+                    {"sequence_parallel_degree", "cp"},
+                    {"expert_parallel_size", "ep"}});
   take_datasets(draft);
   take_test_datasets(draft);
   if (draft.find("val_set_size") == nullptr && draft.find("test_datasets") == nullptr)

@@ -22,6 +22,7 @@
 #include "engine/adapters/adapters.h"
 #include "engine/export/export.h"
 #include "models/family.h"
+#include "recipe/mesh.h"
 #include "support/temp_folder.h"
 #include "text/tokenizer/tokenizer.h"
 
@@ -40,7 +41,7 @@ std::shared_ptr<dist::Mesh> mesh_of_rank(int rank, int ranks) {
 }
 
 void cut_for(models::Model& model, const dist::Mesh& mesh, const recipe::Recipe& recipe = {}) {
-  cut_tensors(model, recipe, mesh.group(dist::Axis::Tensor));
+  cut_tensors(model, recipe, mesh);
 }
 
 class CutModel : public testing::Test {
@@ -115,6 +116,56 @@ TEST_F(CutModel, SlicesMakeUpTheWholeAndDrawItsNumbers) {
     for (const nn::Parameter* parameter : whole->parameters())
       EXPECT_EQ(elements[parameter->name], parameter->num_elements()) << parameter->name;
   }
+}
+
+// Each rank has every parameter but most experts, which make up the whole again.
+TEST_F(CutModel, ExpertsAreSpreadOverRanks) {
+  const json config = json::parse(read_file(kData / "parity/mixtral/config.json"));
+  write_file_atomically(folder_ / "config.json", config.dump());
+  const auto whole = make();
+  int64_t experts = 0, others = 0;
+  for (int rank = 0; rank < 2; ++rank) {
+    dist::MeshShape shape;
+    shape[dist::Axis::Expert] = 2;
+    const auto mesh = dist::planned_mesh(shape, rank);
+    const auto model = make();
+    cut_for(*model, *mesh);
+    for (const nn::Parameter* parameter : model->parameters()) {
+      const bool is_expert = parameter->name.find(".experts.") != std::string::npos;
+      EXPECT_EQ(parameter->belongs_to_expert(), is_expert) << parameter->name;
+      (is_expert ? experts : others) += parameter->num_elements();
+      if (!is_expert) continue;
+      const bool is_first = parameter->name.find(".experts.0.") != std::string::npos ||
+                            parameter->name.find(".experts.1.") != std::string::npos;
+      EXPECT_EQ(parameter->is_elsewhere(), is_first != (rank == 0)) << parameter->name;
+    }
+  }
+  EXPECT_EQ(experts + others / 2, whole->num_parameters());
+}
+
+TEST_F(CutModel, ExpertsAreSpreadEvenlyOrNotAtAll) {
+  const auto fault = [&](const char* model, const char* mesh_text) -> std::string {
+    write_file_atomically(folder_ / "config.json",
+                          read_file(kData / "parity" / model / "config.json"));
+    dist::MeshShape shape;
+    EXPECT_EQ(recipe::read_mesh(mesh_text, shape), "");
+    const auto mesh = dist::planned_mesh(shape, 0);
+    try {
+      cut_for(*make(), *mesh);
+    } catch (const UserError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(fault("llama", "ep=2"),
+            "mesh ep=2: this model has no experts to spread; use fsdp=2 or dp=2");
+  EXPECT_EQ(
+      fault("mixtral", "ep=3"),
+      "mesh ep=3: the model has 4 experts in a block, and every rank needs as many; use ep=1, "
+      "2, 4");
+  EXPECT_EQ(fault("mixtral", "ep=2,cp=2"),
+            "mesh ep=2,cp=2: experts are not spread where ranks share sequences; use fsdp in place "
+            "of one of the two");
 }
 
 // GPT-2 keeps q, k and v in one tensor, turned in the file: a rank has some heads of each.

@@ -172,7 +172,7 @@ TEST(Check, MeshesFitTheDevicesAndTheStrategy) {
                   "fsdp=2,tp=2");
   EXPECT_CONTAINS(faults_of("--devices 2 --num_nodes 2 --mesh dp=3"),
                   "use sizes with that product");
-  EXPECT_CONTAINS(faults_of("--devices 4 --mesh dp=2,ep=2"), "mesh = dp=2,ep=2: there is no axis");
+  EXPECT_CONTAINS(faults_of("--devices 4 --mesh dp=2,sp=2"), "mesh = dp=2,sp=2: there is no axis");
   EXPECT_CONTAINS(faults_of("--mesh dp=2,fsdp=2 --strategy ddp"),
                   "strategy = ddp shards nothing, but mesh");
   EXPECT_CONTAINS(faults_of("--mesh dp=4 --strategy zero2"), "shards along the axes fsdp and cp");
@@ -190,6 +190,9 @@ TEST(Check, TheGlobalBatchIsDividedAmongDataRanks) {
   EXPECT_CONTAINS(
       faults_of("--mesh fsdp=3,tp=2" + batch),
       "does not divide evenly among 3 devices with samples of their own (dp x fsdp); use 6");
+  EXPECT_CONTAINS(
+      faults_of("--mesh ep=3,tp=2" + batch),
+      "does not divide evenly among 3 devices with samples of their own (dp x fsdp x ep); use 6");
 }
 
 TEST(Check, WhatNeedsWholeMatrices) {

@@ -10,7 +10,7 @@ namespace snug::recipe {
 namespace {
 
 MeshShape shape_of(int pipeline, int replicate, int shard, int context, int tensor) {
-  return {{pipeline, replicate, shard, context, tensor}};
+  return {{pipeline, replicate, shard, /*expert=*/1, context, tensor}};
 }
 
 TEST(MeshShape, IsReadWhole) {
@@ -21,7 +21,7 @@ TEST(MeshShape, IsReadWhole) {
   EXPECT_EQ(shape.num_data_ranks(), 8);
   EXPECT_EQ(mesh_text(shape), "pp=3,dp=2,fsdp=4,tp=2");
   EXPECT_EQ(mesh_text({}), "");
-  EXPECT_CONTAINS(read_mesh("ep=2", shape), "there is no axis \"ep\"; the axes are dp (copies)");
+  EXPECT_CONTAINS(read_mesh("sp=2", shape), "there is no axis \"sp\"; the axes are dp (copies)");
   EXPECT_CONTAINS(read_mesh("", shape), "there is no axis");
   EXPECT_CONTAINS(read_mesh("dp=2,", shape), "there is no axis");
   for (const char* text : {"dp=0", "dp=-1", "dp=", "dp", "dp=two", "dp=1.5", "dp=2=2"})
@@ -84,6 +84,19 @@ TEST(MeshShape, ContextRanksShareShardsAndGradients) {
   EXPECT_EQ(shape.gradient_members(0), (std::vector<int>{0, 2, 4, 6, 8, 10, 12, 14}));
   for (int rank = 0; rank < shape.num_ranks(); ++rank)
     EXPECT_EQ(shape.shard_members(rank)[static_cast<size_t>(shape.shard_of(rank))], rank);
+}
+
+// Ranks along the expert axis have samples of their own and are copies of each other's shards.
+TEST(MeshShape, ExpertRanksAreDataRanks) {
+  MeshShape shape = shape_of(1, 2, 2, 1, 1);
+  shape[Axis::Expert] = 2;
+  EXPECT_EQ(mesh_text(shape), "dp=2,fsdp=2,ep=2");
+  EXPECT_EQ(shape.num_data_ranks(), 8);
+  EXPECT_EQ(shape.num_shards(), 2);
+  EXPECT_EQ(shape.num_gradient_ranks(), 8);
+  EXPECT_EQ(shape.members(Axis::Expert, 2), (std::vector<int>{2, 3}));
+  EXPECT_EQ(shape.data_members(5), (std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7}));
+  EXPECT_EQ(shape.members({Axis::Replicate, Axis::Expert}, 2), (std::vector<int>{2, 3, 6, 7}));
 }
 
 }  // namespace

@@ -45,6 +45,9 @@ void for_each_layer(const Expert& expert, const Body& body) {
 struct Mixture final : torch::CustomClassHolder {
   Mixture(std::vector<Expert> e, SortedRoutes r, const Gate& g)
       : experts(std::move(e)), routes(std::move(r)), gate(g) {}
+  // Whether gates and ups stay for the backward. All ranks' routes might be of this rank's experts,
+  // and so would be too many to keep room for.
+  bool keeps_rows() const { return !routes.others_last; }
   std::vector<Expert> experts;
   SortedRoutes routes;
   Gate gate;
@@ -64,6 +67,12 @@ struct Rows {
                           &part.inner[1], &part.inner[2]})
       if (x->defined()) *x = x->narrow(0, begin, count);
     return part;
+  }
+  // Tokens and weights of this, the rest of `other`.
+  Rows with(Rows other) const {
+    other.tokens = tokens;
+    other.weights = weights;
+    return other;
   }
   // (R, F) each
   at::Tensor gates() const { return up.defined() ? gate : gate.narrow(1, 0, gate.size(1) / 2); }
@@ -128,18 +137,34 @@ struct Piece {
   int64_t first = 0;
 };
 
+// Fills in gates and ups.
+void first_layers(const Piece& piece, const at::Tensor& x, const Rows& rows) {
+  const auto& [gate, up, down] = piece.expert;
+  const at::Tensor own = select_rows(x, rows.tokens);
+  multiply(gate, own, rows.gate, rows.inner[0], piece.first);
+  if (up) multiply(*up, own, rows.up, rows.inner[1], piece.first);
+}
+
+// (R, D), before weights.
+at::Tensor last_layer(const Piece& piece, const Rows& rows) {
+  const Projection& down = piece.expert.down;
+  at::Tensor y = at::empty({rows.count(), down.out_features()}, rows.gate.options());
+  multiply(down, gated(rows.gates(), rows.ups(), piece.gate), y, rows.inner[2], piece.first);
+  return y;
+}
+
 void forward_piece(const Piece& piece, const at::Tensor& x, const Rows& rows,
                    const at::Tensor& sum) {
-  const auto& [gate, up, down] = piece.expert;
-  {
-    const at::Tensor own = select_rows(x, rows.tokens);
-    multiply(gate, own, rows.gate, rows.inner[0], piece.first);
-    if (up) multiply(*up, own, rows.up, rows.inner[1], piece.first);
-  }
-  const at::Tensor y = at::empty({rows.count(), down.out_features()}, x.options());
-  multiply(down, gated(rows.gates(), rows.ups(), piece.gate), y, rows.inner[2], piece.first);
+  first_layers(piece, x, rows);
+  const at::Tensor y = last_layer(piece, rows);
   y.mul_(rows.weights);
   add_rows(sum, rows.tokens, y);
+}
+
+// What forward_piece() left in `rows`, again.
+void repeat_piece(const Piece& piece, const at::Tensor& x, const Rows& rows) {
+  first_layers(piece, x, rows);
+  if (piece.expert.down.adapter) last_layer(piece, rows);
 }
 
 // Of what a piece's backward writes.
@@ -262,19 +287,21 @@ int64_t piece_room(const Expert& expert, const Mixture& mixture, const at::Tenso
   const Expert twin{on_meta(expert.gate),
                     expert.up ? std::optional(on_meta(*expert.up)) : std::nullopt,
                     on_meta(expert.down)};
-  Rows rows = new_rows(count, mixture.experts, on);
-  rows.tokens = at::empty({count}, on.dtype(at::kInt));
-  rows.weights = at::empty({count, 1}, on);
+  Rows rows{.tokens = at::empty({count}, on.dtype(at::kInt)), .weights = at::empty({count, 1}, on)};
+  if (mixture.keeps_rows()) rows = rows.with(new_rows(count, mixture.experts, on));
   const at::Tensor tokens = at::empty(x.sizes(), on),
                    sum = at::empty(x.sizes(), on.dtype(at::kFloat));
   const at::Tensor d_weights = at::empty({count, 1}, on.dtype(at::kFloat));
   const Piece piece{twin, mixture.gate};
   rehearsal.begin();
-  if (direction == Direction::Forward)
+  if (!mixture.keeps_rows()) rows = rows.with(new_rows(count, mixture.experts, on));
+  if (direction == Direction::Forward) {
     forward_piece(piece, tokens, rows, sum);
-  else
+  } else {
+    if (!mixture.keeps_rows()) repeat_piece(piece, tokens, rows);
     backward_piece(piece, tokens, tokens, rows,
                    {d_weights, direction == Direction::Backward ? at::Tensor() : sum});
+  }
   return rehearsal.peak();
 }
 
@@ -289,7 +316,7 @@ int64_t room_for(const Mixture& mixture, const at::Tensor& x, Direction directio
     std::vector<int64_t> key(widest.begin(), widest.end());
     key.insert(key.end(),
                {count, static_cast<int64_t>(direction), static_cast<int64_t>(kernel_device(x)),
-                static_cast<int64_t>(x.scalar_type())});
+                static_cast<int64_t>(x.scalar_type()), static_cast<int64_t>(mixture.keeps_rows())});
     for_each_layer(expert, [&](const Projection& layer) { describe(layer, key); });
     auto found = known.find(key);
     if (found == known.end())
@@ -311,18 +338,21 @@ struct ExpertsFunction : torch::autograd::Function<ExpertsFunction> {
                             const c10::intrusive_ptr<Mixture>& mixture,
                             const std::optional<at::Tensor>& /*trained*/) {
     const SortedRoutes& routes = mixture->routes;
-    Rows all = new_rows(weights.numel(), mixture->experts, x.options());
+    Rows all;
+    if (mixture->keeps_rows()) all = new_rows(weights.numel(), mixture->experts, x.options());
     all.tokens = routes.tokens;
     all.weights = select_rows(weights.reshape({-1, 1}), routes.places);
     const at::Tensor sum = at::zeros(x.sizes(), x.options().dtype(at::kFloat));
     take_room(*mixture, x, Direction::Forward);
     for_each_piece(*mixture, [&](const Piece& piece, int64_t begin, int64_t count) {
-      forward_piece(piece, x, all.narrow(begin, count), sum);
+      Rows rows = all.narrow(begin, count);
+      if (!mixture->keeps_rows()) rows = rows.with(new_rows(count, mixture->experts, x.options()));
+      forward_piece(piece, x, rows, sum);
     });
     ctx->saved_data["mixture"] = c10::IValue::make_capsule(mixture);
-    keep(ctx, {std::ranges::any_of(mixture->experts, reads_input) ? x : at::Tensor(), all.weights,
-               all.gate, all.up, all.inner[0], all.inner[1], all.inner[2], routes.tokens,
-               routes.positions});
+    const bool reads = !mixture->keeps_rows() || std::ranges::any_of(mixture->experts, reads_input);
+    keep(ctx, {reads ? x : at::Tensor(), all.weights, all.gate, all.up, all.inner[0], all.inner[1],
+               all.inner[2], routes.tokens, routes.positions});
     return x.scalar_type() == at::kFloat ? sum : cast(sum, x.scalar_type());
   }
 
@@ -333,10 +363,17 @@ struct ExpertsFunction : torch::autograd::Function<ExpertsFunction> {
         *static_cast<const Mixture*>(ctx->saved_data["mixture"].toCapsule().get());
     const Rows all{saved[7], saved[1], saved[2], saved[3], {saved[4], saved[5], saved[6]}};
     const auto floats = d_out.options().dtype(at::kFloat);
-    Gradients gradients{.weights = at::empty({all.count(), 1}, floats)};
+    Gradients gradients{.weights = mixture.routes.others_last
+                                       ? at::zeros({all.count(), 1}, floats)
+                                       : at::empty({all.count(), 1}, floats)};
     if (ctx->needs_input_grad(0)) gradients.x = at::zeros(d_out.sizes(), floats);
     for_each_piece(mixture, [&](const Piece& piece, int64_t begin, int64_t count) {
-      backward_piece(piece, saved[0], d_out, all.narrow(begin, count),
+      Rows rows = all.narrow(begin, count);
+      if (!mixture.keeps_rows()) {
+        rows = rows.with(new_rows(count, mixture.experts, d_out.options()));
+        repeat_piece(piece, saved[0], rows);
+      }
+      backward_piece(piece, saved[0], d_out, rows,
                      {gradients.weights.narrow(0, begin, count), gradients.x});
     });
     finish_gradients(mixture.experts);

@@ -5,7 +5,8 @@
 // routes lie in one tensor each, an expert's rows after another's; experts compute one at a time,
 // a limited number of rows at once; and where that leaves less allocated than other routes might
 // (fewer rows need less scratch), the difference is allocated for a moment too. What fits once
-// fits whatever the router learns.
+// fits whatever the router learns. Where experts are spread over ranks, gates and ups are computed
+// again in the backward instead of kept: all ranks' tokens might be routed to one of them.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -47,6 +47,14 @@ Sharding::~Sharding() {
 
 dist::Group& Sharding::shards() const { return mesh_->shards(); }
 
+dist::Group& Sharding::adders(const FlatUnit& flat) const {
+  return flat.is_of_experts() ? mesh_->same_experts() : mesh_->gradients();
+}
+
+dist::Group& Sharding::copies(const FlatUnit& flat) const {
+  return flat.is_of_experts() ? mesh_->group(dist::Axis::Replicate) : mesh_->copies();
+}
+
 std::vector<FlatUnit*> Sharding::used_by(size_t unit) const {
   std::vector<FlatUnit*> used;
   for (const nn::Parameter* parameter : units_[unit]->uses()) {
@@ -67,7 +75,8 @@ std::vector<nn::Parameter*> Sharding::kept(size_t unit) const {
   std::vector<nn::Parameter*> result;
   for (const auto& flat : flats_[unit]) {
     if (pieces_are_whole())
-      result.insert(result.end(), flat->parameters().begin(), flat->parameters().end());
+      std::ranges::copy_if(flat->parameters(), std::back_inserter(result),
+                           [](const nn::Parameter* p) { return !p->is_elsewhere(); });
     else
       for (const auto& piece : flat->pieces()) result.push_back(&piece->parameter);
   }
@@ -255,7 +264,8 @@ Sharding::Leaving Sharding::reduce(FlatUnit& flat, bool is_final) {
   Leaving entry{.flat = &flat, .whole = {}, .landing = {}, .ticket = {}, .is_final = is_final};
   if (pieces_are_whole()) {
     entry.whole = flat.gradients();
-    entry.ticket = mesh_->gradients().all_reduce(entry.whole);
+    dist::Group& group = adders(flat);
+    if (group.size() > 1) entry.ticket = group.all_reduce(entry.whole);
     return entry;
   }
   entry.whole = flat.take_gradients();
@@ -266,9 +276,8 @@ Sharding::Leaving Sharding::reduce(FlatUnit& flat, bool is_final) {
 }
 
 void Sharding::settle(std::vector<Leaving> reductions) {
-  const bool has_replicas = mesh_->size(dist::Axis::Replicate) > 1;
   for (Leaving& entry : reductions) {
-    dist::Group& group = pieces_are_whole() ? mesh_->gradients() : shards();
+    dist::Group& group = pieces_are_whole() ? adders(*entry.flat) : shards();
     group.wait(std::exchange(entry.ticket, {}));
     entry.whole.reset();
     if (pieces_are_whole()) continue;
@@ -279,15 +288,15 @@ void Sharding::settle(std::vector<Leaving> reductions) {
     else
       sum = std::move(entry.landing);
     entry.flat->give_to_pieces(sum);
-    if (!entry.is_final || !has_replicas) continue;
+    dist::Group& replicas = copies(*entry.flat);
+    if (!entry.is_final || replicas.size() == 1) continue;
     const memory::UnitGuard unit(entry.flat->ledger_unit());
-    between_replicas_.push_back(mesh_->group(dist::Axis::Replicate).all_reduce(sum));
+    between_replicas_.emplace_back(&replicas, replicas.all_reduce(sum));
   }
 }
 
 void Sharding::settle_replicas() {
-  for (const auto& ticket : std::exchange(between_replicas_, {}))
-    mesh_->group(dist::Axis::Replicate).wait(ticket);
+  for (const auto& [group, ticket] : std::exchange(between_replicas_, {})) group->wait(ticket);
 }
 
 void Sharding::after_micro_batch() {

@@ -12,12 +12,16 @@
 // freed after each. With hybrid sharding the groups of ranks that shard a model are replicas of
 // each other; gradient shards are then also summed over the replicas. In mixed precision matrices
 // are gathered in the type of the computation; gradients are summed in float32.
+//
+// Under expert parallelism the ranks of that axis are replicas of each other but for the experts,
+// whose gradients are summed over those that have them.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <map>
 #include <memory>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "core/dist/mesh.h"
@@ -97,6 +101,9 @@ class Sharding final : public Policy {
   bool gathers() const { return options_.stage == ShardingStage::Weights; }
   bool cuts_gradients() const { return options_.stage >= ShardingStage::Gradients; }
   dist::Group& shards() const;
+  // Whose gradients of whole parameters are summed, and whose shards of sums.
+  dist::Group& adders(const FlatUnit& flat) const;
+  dist::Group& copies(const FlatUnit& flat) const;
   void send(size_t unit);
   void arrive(size_t unit, int64_t next);
   void release(size_t unit);
@@ -120,7 +127,7 @@ class Sharding final : public Policy {
   std::unordered_map<const FlatUnit*, dist::Group::Ticket> gathers_;
   std::vector<Leaving> leaving_;
   std::unordered_map<const FlatUnit*, at::Tensor> reduced_;  // shards of summed gradients
-  std::vector<dist::Group::Ticket> between_replicas_;
+  std::vector<std::pair<dist::Group*, dist::Group::Ticket>> between_replicas_;
 };
 
 }  // namespace snug::exec

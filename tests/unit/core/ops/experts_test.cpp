@@ -28,6 +28,7 @@ struct Kind {
   bool adapters = false;
   bool magnitude = false;  // of one expert
   bool fused = false;      // gate and up are one layer; with biases and a clamped gate, as gpt-oss
+  bool spread = false;     // the first and the last expert are another rank's
 };
 
 constexpr Kind kKinds[] = {
@@ -48,6 +49,15 @@ constexpr Kind kKinds[] = {
      .trained = false,
      .adapters = true,
      .fused = true},
+    {.name = "spread", .spread = true},
+    {.name = "spread_adapters",
+     .type = at::kBFloat16,
+     .quantized = true,
+     .trained = false,
+     .adapters = true,
+     .magnitude = true,
+     .spread = true},
+    {.name = "spread_fused", .trained = false, .adapters = true, .fused = true, .spread = true},
 };
 
 at::Tensor leaf(at::IntArrayRef sizes, bool trained) {
@@ -79,7 +89,16 @@ std::vector<Expert> experts_of(const Kind& kind) {
     expert.down = layer(kind, kFeatures, kHidden, 3 * e + 2);
     experts.push_back(std::move(expert));
   }
-  return experts;
+  if (!kind.spread) return experts;
+  return {experts.begin() + 1, experts.end() - 1};
+}
+
+SortedRoutes sorted(const Kind& kind, const at::Tensor& chosen) {
+  const std::vector<int64_t> on_host = read_experts(chosen);
+  if (!kind.spread) return sort_by_expert(chosen, on_host, 0, kExperts);
+  SortedRoutes routes = sort_by_expert(chosen, on_host, 1, kExperts - 2);
+  routes.others_last = true;
+  return routes;
 }
 
 Gate gate_of(const Kind& kind) {
@@ -195,7 +214,7 @@ TEST_P(Experts, AreTheirLayersOnTheirTokens) {
   for (const int64_t tokens : {40, 2500})
     for (const auto& [name, routing] : kRoutings) {
       SCOPED_TRACE(std::string(name) + ", tokens " + std::to_string(tokens));
-      const SortedRoutes routes = sort_by_expert(chosen(tokens, routing), kExperts);
+      const SortedRoutes routes = sorted(kind, chosen(tokens, routing));
       const Input ours = input(tokens, kind.type), theirs = input(tokens, kind.type);
       const std::vector<Expert> our_experts = experts_of(kind), their_experts = experts_of(kind);
       const at::Tensor out = expert_mlps(ours.x, ours.weights, routes, our_experts, gate_of(kind));
@@ -267,11 +286,11 @@ TEST_P(Experts, TakeTheSameMemoryHoweverTokensAreRouted) {
         at::empty({tokens, kChosen}, at::TensorOptions().dtype(at::kLong).device(at::kMeta));
     const Bytes planned =
         bytes_of(memory::meta_ledger(), {meta(in.x), meta(in.weights), meta(in.d_out)},
-                 sort_by_expert(unknown, kExperts), twins, gate_of(kind));
+                 sorted(kind, unknown), twins, gate_of(kind));
     for (const auto& [name, routing] : kRoutings) {
-      const Bytes measured = bytes_of(tests::test_ledger(), input(tokens, kind.type),
-                                      sort_by_expert(chosen(tokens, routing), kExperts),
-                                      experts_of(kind), gate_of(kind));
+      const Bytes measured =
+          bytes_of(tests::test_ledger(), input(tokens, kind.type),
+                   sorted(kind, chosen(tokens, routing)), experts_of(kind), gate_of(kind));
       EXPECT_EQ(measured.kept, planned.kept) << name;
       EXPECT_EQ(measured.forward_peak, planned.forward_peak) << name;
       EXPECT_EQ(measured.backward_peak, planned.backward_peak) << name;
@@ -286,18 +305,29 @@ TEST(Routing, IsReadByTheHostOnce) {
   memory::install_allocators();
   const StandInGuard gpu(at::kCUDA);
   const int64_t before = num_host_waits();
-  sort_by_expert(at::empty({9, 2}, at::TensorOptions().dtype(at::kLong).device(at::kMeta)), 4);
+  read_experts(at::empty({9, 2}, at::TensorOptions().dtype(at::kLong).device(at::kMeta)));
   EXPECT_EQ(num_host_waits() - before, 1);
 }
 
 TEST(Routing, SortsByExpertAndThenByToken) {
   memory::install_allocators();
-  const SortedRoutes sorted =
-      sort_by_expert(at::tensor(std::vector<int64_t>{2, 0, 0, 3, 2, 3}).view({3, 2}), 5);
+  const std::vector<int64_t> chosen{2, 0, 0, 3, 2, 3};
+  const at::Tensor experts = at::tensor(chosen).view({3, 2});
+  const SortedRoutes sorted = sort_by_expert(experts, chosen, 0, 5);
   EXPECT_EQ(sorted.begins, (std::vector<int64_t>{0, 2, 2, 4, 6, 6}));
   EXPECT_TRUE(at::equal(sorted.tokens, at::tensor(std::vector<int>{0, 1, 0, 2, 1, 2})));
   EXPECT_TRUE(at::equal(sorted.places, at::tensor(std::vector<int>{1, 2, 0, 4, 3, 5})));
   EXPECT_TRUE(at::equal(sorted.positions, at::tensor(std::vector<int>{2, 0, 1, 4, 3, 5})));
+}
+
+TEST(Routing, PutsRoutesOfOtherRanksLast) {
+  memory::install_allocators();
+  const std::vector<int64_t> chosen{2, 0, -1, -1, 3, 2};
+  const at::Tensor experts = at::tensor(chosen).view({3, 2});
+  const SortedRoutes sorted = sort_by_expert(experts, chosen, 2, 2);
+  EXPECT_EQ(sorted.begins, (std::vector<int64_t>{0, 2, 3}));
+  EXPECT_TRUE(at::equal(sorted.tokens, at::tensor(std::vector<int>{0, 2, 2, 0, 1, 1})));
+  EXPECT_TRUE(at::equal(sorted.places, at::tensor(std::vector<int>{0, 5, 4, 1, 2, 3})));
 }
 
 }  // namespace
