@@ -18,6 +18,10 @@ using kernels::cpu::RopeScaling;
 using kernels::cpu::RopeType;
 using nlohmann::json;
 
+// Keys of YaRN, behind "<architecture>.rope.scaling.", and in config.json's rope_scaling.
+constexpr std::pair<const char*, const char*> kYarnKeys[] = {{"yarn_beta_fast", "beta_fast"},
+                                                             {"yarn_beta_slow", "beta_slow"}};
+
 constexpr int64_t kLlama3Positions = 8192;  // context of the pretraining of Llama 3.1 to 3.3
 
 enum class Kind { Count, Number };
@@ -39,6 +43,7 @@ constexpr Key kKeys[] = {
     {"expert_count", "num_local_experts", Kind::Count},
     {"expert_used_count", "num_experts_per_tok", Kind::Count},
     {"expert_feed_forward_length", "moe_intermediate_size", Kind::Count},
+    {"expert_feed_forward_length", "intermediate_size", Kind::Count},
     {"attention.head_count", "num_attention_heads", Kind::Count},
     {"attention.head_count_kv", "num_key_value_heads", Kind::Count},
     {"attention.key_length", "head_dim", Kind::Count},
@@ -55,8 +60,10 @@ constexpr Key kKeys[] = {
 };
 
 bool has_key(const Family& family, const json& config, const Key& key) {
-  const std::string_view ours = key.ours;
+  const std::string_view ours = key.ours, gguf = key.gguf;
   if (ours == "num_local_experts" && config.contains("num_experts")) return false;
+  if (ours == "intermediate_size" && gguf == "expert_feed_forward_length")
+    return family.fused_experts;
   return config.contains(ours) && (family.gguf_window || ours != "sliding_window");
 }
 
@@ -142,9 +149,11 @@ json longrope_scaling(const files::GgufFile& file, const std::string& attention_
   return scaling;
 }
 
-// Such as yarn_beta_fast. A factor of attention is read of longrope alone.
+// A factor of attention is read of longrope alone.
 void refuse_other_scaling(const files::GgufFile& file, const std::string& prefix) {
-  const std::set<std::string> read = {"type", "factor", "original_context_length", "finetuned"};
+  std::set<std::string> read = {"type", "factor", "original_context_length", "finetuned"};
+  if (file.text(prefix + "type", "") == "yarn")
+    for (const auto& [theirs, _] : kYarnKeys) read.insert(theirs);
   const bool is_longrope = file.find("rope_factors_long.weight") != nullptr;
   for (const auto& [key, value] : file.metadata()) {
     if (!key.starts_with(prefix) || read.contains(key.substr(prefix.size()))) continue;
@@ -152,6 +161,19 @@ void refuse_other_scaling(const files::GgufFile& file, const std::string& prefix
     throw UserError("{}: {} is not supported; use the model's Hugging Face directory instead",
                     file.label(), key);
   }
+}
+
+// With what the family has besides, such as gpt-oss's bounds, which are no whole numbers.
+json yarn_scaling(const files::GgufFile& file, const Family& family, const std::string& prefix,
+                  int64_t positions) {
+  json scaling = default_config(family)["rope_scaling"];
+  scaling["rope_type"] = "yarn";
+  scaling["factor"] = file.number(prefix + "factor");
+  scaling["original_max_position_embeddings"] =
+      file.integer(prefix + "original_context_length", positions);
+  for (const auto& [theirs, ours] : kYarnKeys)
+    if (file.has(prefix + theirs)) scaling[ours] = number_of(file, prefix + theirs);
+  return scaling;
 }
 
 json rope_scaling(const files::GgufFile& file, const Family& family, const json& config) {
@@ -172,11 +194,7 @@ json rope_scaling(const files::GgufFile& file, const Family& family, const json&
   if (type == "none") return nullptr;
   if (type == "linear")
     return {{"rope_type", "linear"}, {"factor", file.number(key("factor"), 1.0)}};
-  if (type == "yarn")
-    return {{"rope_type", "yarn"},
-            {"factor", file.number(key("factor"))},
-            {"original_max_position_embeddings",
-             file.integer(key("original_context_length"), positions)}};
+  if (type == "yarn") return yarn_scaling(file, family, prefix, positions);
   throw UserError(
       "{}: rope scaling \"{}\" in a GGUF file is not supported; linear, yarn and Llama 3's are",
       file.label(), type);
@@ -187,16 +205,19 @@ void write_rope_scaling(const Config& c, files::GgufWriter& out) {
     return key_of(*c.family, (std::string("rope.scaling.") + name).c_str());
   };
   const RopeScaling& rope = c.rope;
+  const json of_family = default_config(*c.family)["rope_scaling"];
   const RopeScaling usual{.type = RopeType::Yarn,
                           .factor = rope.factor,
-                          .original_max_position = rope.original_max_position};
+                          .original_max_position = rope.original_max_position,
+                          .truncate = of_family.is_null() || of_family.value("truncate", true)};
   const auto attention_factor = [&](const RopeScaling& of) {
     return kernels::cpu::rope_frequencies(of, c.rotary_dim, 1).attention_factor;
   };
-  const bool usual_yarn =
-      rope.type == RopeType::Yarn && rope.beta_fast == usual.beta_fast &&
-      rope.beta_slow == usual.beta_slow && rope.mscale == 0 && rope.mscale_all_dim == 0 &&
-      std::abs(attention_factor(rope) - attention_factor(usual)) < 1e-6 && rope.truncate;
+  const bool usual_yarn = rope.type == RopeType::Yarn && rope.beta_fast == usual.beta_fast &&
+                          rope.beta_slow == usual.beta_slow && rope.mscale == 0 &&
+                          rope.mscale_all_dim == 0 &&
+                          std::abs(attention_factor(rope) - attention_factor(usual)) < 1e-6 &&
+                          rope.truncate == usual.truncate;
   const auto original = static_cast<uint32_t>(rope.original_max_position);
   if (rope.type == RopeType::None) return;
   if (rope.type == RopeType::Linear) {
@@ -288,17 +309,39 @@ void check_layers(const Config& c) {
   }
 }
 
-// Nor how experts' weights are made of the router's: as shares of those that a token is routed to,
-// or, in OLMoE, of all.
-bool usual_routes(const Family& family) { return family.gguf != "olmoe"; }
+// What llama.cpp takes for granted of an architecture, without a key that could say otherwise.
+struct Granted {
+  std::string_view gguf;
+  const char* key;
+  json value;
+};
+
+const std::vector<Granted>& granted() {
+  static const std::vector<Granted> all = {
+      {"gemma3", "rope_local_base_freq", 10000.0},
+      // How experts' weights are made of the router's: as shares of those that a token is routed
+      // to, or of all.
+      {"qwen3moe", "norm_topk_prob", true},
+      {"olmoe", "norm_topk_prob", false},
+      {"gpt-oss", "swiglu_limit", 7.0},
+      {"gpt-oss", "swiglu_alpha", 1.702},
+      {"gpt-oss", "attention_bias", true},
+      {"gpt-oss", "tie_word_embeddings", false},
+  };
+  return all;
+}
+
+void check_granted(const Config& c) {
+  for (const auto& [gguf, key, value] : granted())
+    if (gguf == c.family->gguf && c.json[key] != value)
+      throw UserError(
+          "a GGUF file of a {} model cannot say that {} is {}; write a Hugging Face directory "
+          "(--to hf)",
+          c.family->model_type, key, c.json[key].dump());
+}
 
 void check_experts(const Config& c) {
   if (!is_mixture(*c.family)) return;
-  if (c.normalized_routes != usual_routes(*c.family))
-    throw UserError(
-        "a GGUF file of a {} model cannot say that norm_topk_prob is {}; write a Hugging Face "
-        "directory (--to hf)",
-        c.family->model_type, c.normalized_routes);
   if (c.family->gguf == "olmoe" && c.num_key_value_heads != c.num_attention_heads)
     throw UserError(
         "llama.cpp reads no {} model whose heads share keys, as those of {} heads do here; write a "
@@ -321,12 +364,7 @@ int64_t usual_query_scalar(const json& config) {
   return config["hidden_size"].get<int64_t>() / config["num_attention_heads"].get<int64_t>();
 }
 
-void check_constants(const Config& c) {
-  if (c.json.contains("rope_local_base_freq") && c.window_rope.base != RopeScaling().base)
-    throw UserError(
-        "a GGUF file of a {} model cannot say that rope_local_base_freq is {}; write a Hugging "
-        "Face directory (--to hf)",
-        c.family->model_type, c.window_rope.base);
+void check_query_scalar(const Config& c) {
   if (c.json.contains("query_pre_attn_scalar") &&
       c.json["query_pre_attn_scalar"] != usual_query_scalar(c.json))
     throw UserError(
@@ -348,7 +386,8 @@ Config from_gguf(const files::GgufFile& file) {
     else
       config[key.ours] = number_of(file, name);
   }
-  if (config.contains("norm_topk_prob")) config["norm_topk_prob"] = usual_routes(family);
+  for (const auto& [gguf, key, value] : granted())
+    if (gguf == family.gguf) config[key] = value;
   // Absent where it is what the sizes give, whatever transformers assumes.
   if (!file.has(key_of(family, "attention.key_length"))) config["head_dim"] = nullptr;
   if (family.window_rope == WindowRope::Alone &&
@@ -377,7 +416,8 @@ void to_gguf(const Config& c, files::GgufWriter& out) {
         c.family->model_type);
   check_layers(c);
   check_experts(c);
-  check_constants(c);
+  check_granted(c);
+  check_query_scalar(c);
   const std::string architecture(c.family->gguf);
   if (c.sliding_window > 0 && !c.family->gguf_window)
     warn(

@@ -276,6 +276,8 @@ const std::vector<Family>& families() {
                        "output_router_logits": false, "router_aux_loss_coef": 0.001})"},
       {.model_type = "gpt_oss",
        .class_name = "GptOssForCausalLM",
+       .gguf = "gpt-oss",
+       .gguf_window = true,
        .sinks = true,
        .fused_experts = true,
        .window_pattern = 2,

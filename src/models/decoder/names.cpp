@@ -30,6 +30,7 @@ constexpr Names kLayerNames[] = {
     {"mlp.down_proj", "mlp.proj", "ffn_down"},
     {"mlp.c_fc", "", "ffn_up"},
     {"mlp.c_proj", "", "ffn_down"},
+    {"self_attn.sinks", "", "attn_sinks.weight"},
     {"self_attn.qkv_proj", "", "attn_qkv"},
     {"mlp.gate_up_proj", "", "ffn_up"},
     {"pre_feedforward_layernorm", "", "ffn_norm"},
@@ -50,8 +51,8 @@ const char* name_in(Layout layout, const Names& names) {
 
 // "self_attn.q_proj" with {"self_attn.q_proj", …, "attn_q"} -> "attn_q"
 std::string layer_name(Layout layout, const Family& family, std::string_view ours) {
-  // Llama's norm of this name is before the MLP.
-  if (family.norms != Norms::Before && ours == "post_attention_layernorm")
+  // Llama's norm of this name is before the MLP, as gpt-oss's is, which llama.cpp names otherwise.
+  if ((family.norms != Norms::Before || family.sinks) && ours == "post_attention_layernorm")
     return "post_attention_norm";
   if (ours == family.names.router) return "ffn_gate_inp";
   for (const Names& names : kLayerNames)
@@ -84,19 +85,30 @@ Placement in_stack(const Config& c, const nn::Parameter& parameter) {
   if (!of) return {.tensor = parameter.name};
   const bool is_bias = of->kind == ".bias";
   return {.tensor = of->experts + of->layer + (is_bias ? "_bias" : ""),
-          .paired_heads = of->layer == c.family->names.expert_gate ? 1 : 0,
+          .order =
+              of->layer == c.family->names.expert_gate ? RowOrder{1, 2, c.expert_size} : RowOrder{},
           .transposed = !is_bias,
           .stacked = c.num_experts,
           .index = of->number};
 }
 
-// Number 3 of "blk.0.ffn_down_exps.weight".
+// Number 3 of "blk.0.ffn_down_exps.weight". A fused layer's gates and ups are two tensors.
 Placement in_gguf_stack(const Config& c, const std::string& block, const ExpertName& of) {
   const WeightNames& names = c.family->names;
-  const char* tensor = of.layer == names.expert_gate ? "ffn_gate_exps"
-                       : of.layer == names.expert_up ? "ffn_up_exps"
-                                                     : "ffn_down_exps";
-  return {.tensor = block + tensor + of.kind, .stacked = c.num_experts, .index = of.number};
+  const bool is_gate = of.layer == names.expert_gate;
+  const std::string gates = block + "ffn_gate_exps" + of.kind,
+                    ups = block + "ffn_up_exps" + of.kind;
+  return {.tensor = is_gate                       ? gates
+                    : of.layer == names.expert_up ? ups
+                                                  : block + "ffn_down_exps" + of.kind,
+          .second_half = is_gate && c.family->fused_experts ? ups : "",
+          .stacked = c.num_experts,
+          .index = of.number};
+}
+
+// Rows of each head in pairs.
+RowOrder pairs(int64_t heads, const nn::Parameter& parameter) {
+  return {heads, 2, parameter.whole_shape()[0] / heads / 2};
 }
 
 }  // namespace
@@ -113,7 +125,8 @@ Placement DecoderModel::placement(Layout layout, const nn::Parameter& parameter)
                                                                                              : 0;
   for (const Names& names : kTopNames)
     if (name == names.ours) return {.tensor = name_in(layout, names), .added = added};
-  const size_t dot = name.find('.', kLayerPrefix.size()), kind = name.rfind('.');
+  const size_t dot = name.find('.', kLayerPrefix.size());
+  const size_t kind = name.ends_with("sinks") ? name.size() : name.rfind('.');
   const std::string layer = name.substr(kLayerPrefix.size(), dot - kLayerPrefix.size());
   const std::string rest = name.substr(dot + 1, kind - dot - 1);
   const std::string block = (layout == Layout::Gguf ? "blk." : "transformer.h.") + layer + ".";
@@ -123,7 +136,8 @@ Placement DecoderModel::placement(Layout layout, const nn::Parameter& parameter)
   const bool is_q = rest == "self_attn.q_proj", is_k = rest == "self_attn.k_proj";
   if (layout == Layout::Gguf) {
     if (config_.family->gguf_rows == GgufRows::Paired && (is_q || is_k))
-      place.paired_heads = is_q ? config_.num_attention_heads : config_.num_key_value_heads;
+      place.order =
+          pairs(is_q ? config_.num_attention_heads : config_.num_key_value_heads, parameter);
     return place;
   }
   const int64_t q_rows = config_.num_attention_heads * config_.head_dim;
