@@ -16,7 +16,9 @@ import torch
 from conversion import get_model_class
 
 DATA = Path(__file__).resolve().parents[1] / "data"
-MODELS = {"gpt-oss": ("GptOssForCausalLM", "formats/mxfp4")}
+MODELS = {"gpt-oss": ("GptOssForCausalLM", "formats/mxfp4"),
+          "gpt-neox": ("GPTNeoXForCausalLM", "parity/gpt-neox"),
+          "stablelm": ("StableLmForCausalLM", "parity/stablelm")}
 
 
 def main():
@@ -24,6 +26,8 @@ def main():
     folder.mkdir(parents=True, exist_ok=True)
     for name, (kind, source) in MODELS.items():
         config = json.loads((DATA / source / "config.json").read_text()) | {"architectures": [kind]}
+        if rotated := config.get("rope_parameters", {}).get("partial_rotary_factor"):
+            config["rotary_pct"] = rotated  # as published models of GPT-NeoX have it
         model = get_model_class(kind)(DATA / source, gguf.LlamaFileType.ALL_F32, folder / f"{name}.gguf", model_name=name,
                                       hparams=config)
         getattr(model, "impl", model).set_vocab = lambda: None

@@ -220,7 +220,9 @@ TEST_P(ConvertedGguf, HasTheWeightsAndTheConfigOfItsDirectory) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, ConvertedGguf,
-                         testing::Values(Converted{"gpt-oss", "formats/mxfp4"}),
+                         testing::Values(Converted{"gpt-oss", "formats/mxfp4"},
+                                         Converted{"gpt-neox", "parity/gpt-neox"},
+                                         Converted{"stablelm", "parity/stablelm"}),
                          [](const auto& info) {
                            std::string name = info.param.name;
                            std::erase(name, '-');

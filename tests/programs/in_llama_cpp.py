@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """What snug writes for llama.cpp, by llama.cpp's own library: GGUF adapters beside their base give the logits of
-the merged model, a file that snug quantizes is continued greedily as one that the library quantizes, and mixtures of
-experts give texts the probability there that they have here, and are continued alike.
+the merged model, a file that snug quantizes is continued greedily as one that the library quantizes, and models
+of several families give texts the probability there that they have here, and are continued alike.
 
 Needs llama-cpp-py-sync (a wheel with llama.cpp's libraries; glibc 2.38), cffi and numpy. SmolLM2's file is looked
 at where `snug demo --fetch_only` has put it.
@@ -38,13 +38,17 @@ SMALL = dict(tie_word_embeddings=False, num_hidden_layers=3, **LLAMA)
 # llama.cpp rounds the bounds of YaRN's ramp, gpt-oss does not: here one is 0 and the other so near to 8 that it is the same.
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64, "beta_fast": 32.0, "beta_slow": 1.0,
         "truncate": False}
-MIXTURES = {
+FAMILIES = {
     "mixtral": dict(model_type="mixtral", architectures=["MixtralForCausalLM"], num_local_experts=8, num_experts_per_tok=2,
                     **SMALL),
     "qwen3_moe": dict(model_type="qwen3_moe", architectures=["Qwen3MoeForCausalLM"], num_experts=12, num_experts_per_tok=3,
                       moe_intermediate_size=256, norm_topk_prob=True, head_dim=48, **SMALL),
     "olmoe": dict(model_type="olmoe", architectures=["OlmoeForCausalLM"], num_experts=16, num_experts_per_tok=4,
                   **{**SMALL, "num_key_value_heads": 8}),
+    "gpt_neox": dict(model_type="gpt_neox", architectures=["GPTNeoXForCausalLM"], **{**SMALL, "num_key_value_heads": 8}),
+    "gpt_neox, serial": dict(model_type="gpt_neox", architectures=["GPTNeoXForCausalLM"], use_parallel_residual=False,
+                             rotary_pct=1.0, **{**SMALL, "num_key_value_heads": 8}),
+    "stablelm": dict(model_type="stablelm", architectures=["StableLmForCausalLM"], use_qkv_bias=True, **SMALL),
     "gpt_oss": dict(model_type="gpt_oss", architectures=["GptOssForCausalLM"], num_local_experts=6, num_experts_per_tok=3,
                     sliding_window=8, rope_theta=(64 / math.tau) ** (32 / (2 * 7.9999)), rope_scaling=YARN, **SMALL,
                     head_dim=32),
@@ -173,7 +177,8 @@ def check_family(snug, folder, name, base):
     theirs = look(file, lambda model: surprise(model, ids))
     print(f"{name}: a loss of {theirs:.6f} over {len(ids) - 1} tokens, {ours['loss'] - theirs:.1e} more by snug evaluate")
     assert ours["tokens"] == len(ids) - 1, (ours, ids)
-    assert abs(ours["loss"] - theirs) < 1e-5 * theirs, name
+    # Its GELU is a table of float16, of the form with tanh.
+    assert abs(ours["loss"] - theirs) < (1e-4 if "gpt_neox" in name else 1e-5) * theirs, name
     answers = []
     for text in ("say 3", "say 6", "b"):
         wanted = json.loads(run(snug, "generate", file, "--prompt", text, "--prompt_style", "plain", "--max_new_tokens", 12,
@@ -189,7 +194,7 @@ def main():
     quiet = ffi.callback("void(enum ggml_log_level, const char *, void *)", lambda *_: None)
     lib.llama_log_set(quiet, ffi.NULL)
     snug = sys.argv[1]
-    for models, check in ((MODELS, check_adapters), (MIXTURES, check_family)):
+    for models, check in ((MODELS, check_adapters), (FAMILIES, check_family)):
         for name, config in models.items():
             with tempfile.TemporaryDirectory() as temporary:
                 folder = Path(temporary)

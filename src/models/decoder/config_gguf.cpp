@@ -24,7 +24,7 @@ constexpr std::pair<const char*, const char*> kYarnKeys[] = {{"yarn_beta_fast", 
 
 constexpr int64_t kLlama3Positions = 8192;  // context of the pretraining of Llama 3.1 to 3.3
 
-enum class Kind { Count, Number };
+enum class Kind { Count, Number, Flag };
 
 // A key of GGUF files, behind "<architecture>.", and of config.json. Those that a family lacks are
 // neither read nor written.
@@ -49,7 +49,10 @@ constexpr Key kKeys[] = {
     {"attention.key_length", "head_dim", Kind::Count},
     {"attention.layer_norm_rms_epsilon", "rms_norm_eps", Kind::Number},
     {"attention.layer_norm_epsilon", "norm_epsilon", Kind::Number},
+    {"attention.layer_norm_epsilon", "layer_norm_eps", Kind::Number},
+    {"use_parallel_residual", "use_parallel_residual", Kind::Flag},
     {"rope.freq_base", "rope_theta", Kind::Number},
+    {"rope.freq_base", "rotary_emb_base", Kind::Number},
     {"attn_logit_softcapping", "attn_logit_softcapping", Kind::Number},
     {"final_logit_softcapping", "final_logit_softcapping", Kind::Number},
     {"attention.sliding_window", "sliding_window", Kind::Count},
@@ -267,8 +270,10 @@ void read_tensors(const files::GgufFile& file, json& config) {
     throw UserError("{}: tensor token_embd.weight is missing", file.describe());
   config["vocab_size"] = embedding->shape[0];
   config["tie_word_embeddings"] = file.find("output.weight") == nullptr;
-  for (const char* key : {"attention_bias", "use_bias"})
-    if (config.contains(key)) config[key] = file.find("blk.0.attn_q.bias") != nullptr;
+  const bool has_bias =
+      file.find("blk.0.attn_q.bias") != nullptr || file.find("blk.0.attn_qkv.bias") != nullptr;
+  for (const char* key : {"attention_bias", "use_bias", "use_qkv_bias"})
+    if (config.contains(key)) config[key] = has_bias;
   if (config.contains("mlp_bias")) config["mlp_bias"] = file.find("blk.0.ffn_gate.bias") != nullptr;
 }
 
@@ -327,11 +332,20 @@ const std::vector<Granted>& granted() {
       {"gpt-oss", "swiglu_alpha", 1.702},
       {"gpt-oss", "attention_bias", true},
       {"gpt-oss", "tie_word_embeddings", false},
+      {"gptneox", "attention_bias", true},
+      {"gptneox", "tie_word_embeddings", false},
+      {"stablelm", "tie_word_embeddings", false},
   };
   return all;
 }
 
 void check_granted(const Config& c) {
+  const std::string usual = default_config(*c.family)["hidden_act"];
+  if (c.activation != ops::activation_of(usual, "hidden_act"))
+    throw UserError(
+        "a GGUF file of a {} model cannot say that its activation is not {}; write a Hugging Face "
+        "directory (--to hf)",
+        c.family->model_type, usual);
   for (const auto& [gguf, key, value] : granted())
     if (gguf == c.family->gguf && c.json[key] != value)
       throw UserError(
@@ -381,7 +395,9 @@ Config from_gguf(const files::GgufFile& file) {
   for (const Key& key : kKeys) {
     const std::string name = key_of(family, key.gguf);
     if (!has_key(family, config, key) || !file.has(name)) continue;
-    if (key.kind == Kind::Count)
+    if (key.kind == Kind::Flag)
+      config[key.ours] = file.boolean(name);
+    else if (key.kind == Kind::Count)
       config[key.ours] = file.integer(name);
     else
       config[key.ours] = number_of(file, name);
@@ -396,7 +412,9 @@ Config from_gguf(const files::GgufFile& file) {
   if (const std::string name = key_of(family, "rope.dimension_count");
       config.contains("partial_rotary_factor") && file.has(name)) {
     const double heads = config["num_attention_heads"], width = config["hidden_size"];
-    config["partial_rotary_factor"] = static_cast<double>(file.integer(name)) * heads / width;
+    for (const char* key : {"partial_rotary_factor", "rotary_pct"})
+      if (config.contains(key))
+        config[key] = static_cast<double>(file.integer(name)) * heads / width;
   }
   if (const std::string name = key_of(family, "rope.scaling.original_context_length");
       !config["original_max_position_embeddings"].is_null() && file.has(name))
@@ -430,7 +448,9 @@ void to_gguf(const Config& c, files::GgufWriter& out) {
     const std::string name = key_of(*c.family, key.gguf);
     if (!has_key(*c.family, c.json, key) || c.json[key.ours].is_null()) continue;
     if (std::string_view(key.ours) == "head_dim" && usual_heads) continue;
-    if (key.kind == Kind::Count)
+    if (key.kind == Kind::Flag)
+      out.set_bool(name, c.json[key.ours].get<bool>());
+    else if (key.kind == Kind::Count)
       out.set_u32(name, c.json[key.ours].get<uint32_t>());
     else
       out.set_f32(name, c.json[key.ours].get<float>());

@@ -31,6 +31,10 @@ constexpr Names kLayerNames[] = {
     {"mlp.c_fc", "", "ffn_up"},
     {"mlp.c_proj", "", "ffn_down"},
     {"self_attn.sinks", "", "attn_sinks.weight"},
+    {"attention.query_key_value", "", "attn_qkv"},
+    {"attention.dense", "", "attn_output"},
+    {"mlp.dense_h_to_4h", "", "ffn_up"},
+    {"mlp.dense_4h_to_h", "", "ffn_down"},
     {"self_attn.qkv_proj", "", "attn_qkv"},
     {"mlp.gate_up_proj", "", "ffn_up"},
     {"pre_feedforward_layernorm", "", "ffn_norm"},
@@ -41,9 +45,11 @@ constexpr Names kTopNames[] = {
     {"model.norm.weight", "transformer.ln_f.weight", "output_norm.weight"},
     {"model.norm.bias", "", "output_norm.bias"},
     {"lm_head.weight", "lm_head.weight", "output.weight"},
+    {"gpt_neox.embed_in.weight", "", "token_embd.weight"},
+    {"gpt_neox.final_layer_norm.weight", "", "output_norm.weight"},
+    {"gpt_neox.final_layer_norm.bias", "", "output_norm.bias"},
+    {"embed_out.weight", "", "output.weight"},
 };
-
-constexpr std::string_view kLayerPrefix = "model.layers.";
 
 const char* name_in(Layout layout, const Names& names) {
   return layout == Layout::Gguf ? names.gguf : names.litgpt;
@@ -117,17 +123,19 @@ Placement DecoderModel::placement(Layout layout, const nn::Parameter& parameter)
   const std::string& name = parameter.name;
   if (layout == Layout::HuggingFace)
     return config_.family->fused_experts ? in_stack(config_, parameter) : Placement{.tensor = name};
-  if (config_.family->gguf.empty())
-    throw UserError("{} models are read and written as Hugging Face directories only (--to hf)",
-                    config_.family->model_type);
+  const bool is_gguf = layout == Layout::Gguf;
+  if (is_gguf ? config_.family->gguf.empty() : !config_.family->in_litgpt)
+    throw UserError("{} models are neither read nor written {}; use a Hugging Face directory",
+                    config_.family->model_type, is_gguf ? "as GGUF files" : "in LitGPT's layout");
   const double added =
       layout == Layout::Gguf && config_.family->unit_offset && name.ends_with("norm.weight") ? 1
                                                                                              : 0;
   for (const Names& names : kTopNames)
     if (name == names.ours) return {.tensor = name_in(layout, names), .added = added};
-  const size_t dot = name.find('.', kLayerPrefix.size());
+  const size_t number = std::string_view(config_.family->names.layers).size();
+  const size_t dot = name.find('.', number);
   const size_t kind = name.ends_with("sinks") ? name.size() : name.rfind('.');
-  const std::string layer = name.substr(kLayerPrefix.size(), dot - kLayerPrefix.size());
+  const std::string layer = name.substr(number, dot - number);
   const std::string rest = name.substr(dot + 1, kind - dot - 1);
   const std::string block = (layout == Layout::Gguf ? "blk." : "transformer.h.") + layer + ".";
   if (const auto of = expert_name(*config_.family, name)) return in_gguf_stack(config_, block, *of);
@@ -135,6 +143,8 @@ Placement DecoderModel::placement(Layout layout, const nn::Parameter& parameter)
                   .added = added};
   const bool is_q = rest == "self_attn.q_proj", is_k = rest == "self_attn.k_proj";
   if (layout == Layout::Gguf) {
+    if (config_.family->interleaved && rest == config_.family->names.qkv)
+      place.order = {1, config_.num_attention_heads, 3};
     if (config_.family->gguf_rows == GgufRows::Paired && (is_q || is_k))
       place.order =
           pairs(is_q ? config_.num_attention_heads : config_.num_key_value_heads, parameter);

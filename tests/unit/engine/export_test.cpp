@@ -140,7 +140,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, EachModel,
                                          "mistral", "qwen2", "qwen3", "granite", "olmo2", "olmo3",
                                          "exaone4-full", "starcoder2", "phi3", "phi3-longrope",
                                          "gemma2", "gemma3", "mixtral", "olmoe", "qwen3-moe",
-                                         "gpt-oss"),
+                                         "gpt-oss", "gpt-neox", "stablelm"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::erase(name, '-');
@@ -337,8 +337,9 @@ TEST_F(Exported, RotaryScalingThatNoOneReadsInAGgufFileIsRefused) {
   }
 }
 
+// Of "gpt-neox-serial" the activation.
 TEST_F(Exported, FamiliesWithoutAGgufFormAreRefused) {
-  for (const char* kind : {"gpt-neox", "stablelm"}) {
+  for (const char* kind : {"ministral", "gpt2", "gpt-neox-serial"}) {
     make(kind);
     EXPECT_THROW(export_gguf(folder_ / "m.gguf", *model_, *tokenizer_, resident_value, options_),
                  UserError);

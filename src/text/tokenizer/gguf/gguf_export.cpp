@@ -171,6 +171,8 @@ constexpr GgufPre kPres[] = {
     {"smaug-bpe", kLlama3Pattern, false, false, true},
     {"qwen2", kQwen2Pattern, false, true, false},
     {"deepseek-r1-qwen", kQwen2Pattern, false, true, false},
+    {"stablelm2", kQwen2Pattern, false, true, false},
+    {"olmo", nullptr, false, true, false},  // GPT-NeoX's
     {"tekken", kTekkenPattern, false, false, true},
     {"gpt-4o", kGpt4oPattern, false, false, true},
     {"gpt-4o", kGpt4oPattern, false, false, false},
