@@ -18,7 +18,8 @@ from conversion import get_model_class
 DATA = Path(__file__).resolve().parents[1] / "data"
 MODELS = {"gpt-oss": ("GptOssForCausalLM", "formats/mxfp4"),
           "gpt-neox": ("GPTNeoXForCausalLM", "parity/gpt-neox"),
-          "stablelm": ("StableLmForCausalLM", "parity/stablelm")}
+          "stablelm": ("StableLmForCausalLM", "parity/stablelm"),
+          "ministral3": ("Ministral3ForCausalLM", "parity/ministral3")}
 
 
 def main():

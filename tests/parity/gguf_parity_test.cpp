@@ -216,13 +216,17 @@ TEST_P(ConvertedGguf, HasTheWeightsAndTheConfigOfItsDirectory) {
     said.erase(key);
     meant.erase(key);
   }
+  // Ministral 3's says it a second time there.
+  if (meant.value("rope_scaling", nlohmann::json()).is_object())
+    meant["rope_scaling"].erase("max_position_embeddings");
   EXPECT_EQ(said, meant);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, ConvertedGguf,
                          testing::Values(Converted{"gpt-oss", "formats/mxfp4"},
                                          Converted{"gpt-neox", "parity/gpt-neox"},
-                                         Converted{"stablelm", "parity/stablelm"}),
+                                         Converted{"stablelm", "parity/stablelm"},
+                                         Converted{"ministral3", "parity/ministral3"}),
                          [](const auto& info) {
                            std::string name = info.param.name;
                            std::erase(name, '-');

@@ -19,8 +19,11 @@ using kernels::cpu::RopeType;
 using nlohmann::json;
 
 // Keys of YaRN, behind "<architecture>.rope.scaling.", and in config.json's rope_scaling.
-constexpr std::pair<const char*, const char*> kYarnKeys[] = {{"yarn_beta_fast", "beta_fast"},
-                                                             {"yarn_beta_slow", "beta_slow"}};
+constexpr std::pair<const char*, const char*> kYarnKeys[] = {
+    {"yarn_beta_fast", "beta_fast"},
+    {"yarn_beta_slow", "beta_slow"},
+    {"yarn_log_multiplier", "mscale_all_dim"}};  // beside an mscale of 1
+constexpr const char* kTemperature = "attention.temperature_scale";
 
 constexpr int64_t kLlama3Positions = 8192;  // context of the pretraining of Llama 3.1 to 3.3
 
@@ -70,8 +73,12 @@ bool has_key(const Family& family, const json& config, const Key& key) {
   return config.contains(ours) && (family.gguf_window || ours != "sliding_window");
 }
 
-std::string key_of(const Family& family, const char* name) {
+std::string key_of(const Family& family, std::string_view name) {
   return fmt::format("{}.{}", family.gguf, name);
+}
+
+std::string key_of(const files::GgufFile& file, std::string_view name) {
+  return fmt::format("{}.{}", file.text("general.architecture"), name);
 }
 
 // Stored as float32, where 1e-5 becomes 9.99999974e-06; rounded back.
@@ -153,10 +160,13 @@ json longrope_scaling(const files::GgufFile& file, const std::string& attention_
 }
 
 // A factor of attention is read of longrope alone.
-void refuse_other_scaling(const files::GgufFile& file, const std::string& prefix) {
+void refuse_other_scaling(const files::GgufFile& file, const Family& family,
+                          const std::string& prefix) {
   std::set<std::string> read = {"type", "factor", "original_context_length", "finetuned"};
   if (file.text(prefix + "type", "") == "yarn")
-    for (const auto& [theirs, _] : kYarnKeys) read.insert(theirs);
+    for (const auto& [theirs, ours] : kYarnKeys)
+      if (family.scaled_queries || !std::string_view(ours).starts_with("mscale"))
+        read.insert(theirs);
   const bool is_longrope = file.find("rope_factors_long.weight") != nullptr;
   for (const auto& [key, value] : file.metadata()) {
     if (!key.starts_with(prefix) || read.contains(key.substr(prefix.size()))) continue;
@@ -170,6 +180,10 @@ void refuse_other_scaling(const files::GgufFile& file, const std::string& prefix
 json yarn_scaling(const files::GgufFile& file, const Family& family, const std::string& prefix,
                   int64_t positions) {
   json scaling = default_config(family)["rope_scaling"];
+  if (family.scaled_queries) {
+    scaling["llama_4_scaling_beta"] = number_of(file, key_of(file, kTemperature));
+    scaling["mscale_all_dim"] = 0;
+  }
   scaling["rope_type"] = "yarn";
   scaling["factor"] = file.number(prefix + "factor");
   scaling["original_max_position_embeddings"] =
@@ -180,8 +194,8 @@ json yarn_scaling(const files::GgufFile& file, const Family& family, const std::
 }
 
 json rope_scaling(const files::GgufFile& file, const Family& family, const json& config) {
-  const std::string prefix = key_of(family, "rope.scaling.");
-  refuse_other_scaling(file, prefix);
+  const std::string prefix = key_of(file, "rope.scaling.");
+  refuse_other_scaling(file, family, prefix);
   const auto key = [&](const char* name) { return prefix + name; };
   const int64_t positions = config["max_position_embeddings"];
   if (const files::TensorInfo* factors = file.find("rope_freqs.weight"))
@@ -194,6 +208,9 @@ json rope_scaling(const files::GgufFile& file, const Family& family, const json&
                                 ? positions
                                 : config["original_max_position_embeddings"].get<int64_t>());
   const std::string type = file.text(key("type"), "none");
+  if (type != "yarn" && family.scaled_queries)
+    throw UserError("{}: {} without YaRN (rope.scaling.type \"{}\") is not supported", file.label(),
+                    key_of(file, kTemperature), type);
   if (type == "none") return nullptr;
   if (type == "linear")
     return {{"rope_type", "linear"}, {"factor", file.number(key("factor"), 1.0)}};
@@ -205,32 +222,45 @@ json rope_scaling(const files::GgufFile& file, const Family& family, const json&
 
 void write_rope_scaling(const Config& c, files::GgufWriter& out) {
   const auto key = [&](const char* name) {
-    return key_of(*c.family, (std::string("rope.scaling.") + name).c_str());
+    return key_of(*c.family, std::string("rope.scaling.") + name);
   };
   const RopeScaling& rope = c.rope;
   const json of_family = default_config(*c.family)["rope_scaling"];
-  const RopeScaling usual{.type = RopeType::Yarn,
-                          .factor = rope.factor,
-                          .original_max_position = rope.original_max_position,
-                          .truncate = of_family.is_null() || of_family.value("truncate", true)};
+  RopeScaling usual{.type = RopeType::Yarn,
+                    .factor = rope.factor,
+                    .original_max_position = rope.original_max_position,
+                    .truncate = of_family.is_null() || of_family.value("truncate", true)};
+  if (c.family->scaled_queries) {  // llama.cpp reads these of Ministral 3 alone
+    usual.beta_fast = rope.beta_fast;
+    usual.beta_slow = rope.beta_slow;
+    usual.mscale = 1;
+    usual.mscale_all_dim = rope.mscale == 0 ? 0 : rope.mscale_all_dim;
+    usual.query_beta = rope.query_beta;
+  }
   const auto attention_factor = [&](const RopeScaling& of) {
     return kernels::cpu::rope_frequencies(of, c.rotary_dim, 1).attention_factor;
   };
   const bool usual_yarn = rope.type == RopeType::Yarn && rope.beta_fast == usual.beta_fast &&
-                          rope.beta_slow == usual.beta_slow && rope.mscale == 0 &&
-                          rope.mscale_all_dim == 0 &&
+                          rope.beta_slow == usual.beta_slow &&
                           std::abs(attention_factor(rope) - attention_factor(usual)) < 1e-6 &&
                           rope.truncate == usual.truncate;
   const auto original = static_cast<uint32_t>(rope.original_max_position);
+  const auto set_unless = [&](const std::string& name, double value, double absent) {
+    if (value != absent) out.set_f32(name, static_cast<float>(value));
+  };
   if (rope.type == RopeType::None) return;
-  if (rope.type == RopeType::Linear) {
+  if (rope.type == RopeType::Linear && rope.query_beta == 0) {
     out.set_text(key("type"), "linear");
     out.set_f32(key("factor"), static_cast<float>(rope.factor));
   } else if (usual_yarn) {
     out.set_text(key("type"), "yarn");
     out.set_f32(key("factor"), static_cast<float>(rope.factor));
     out.set_u32(key("original_context_length"), original);
-  } else if (rope.type == RopeType::Llama3) {
+    set_unless(key("yarn_beta_fast"), rope.beta_fast, RopeScaling().beta_fast);
+    set_unless(key("yarn_beta_slow"), rope.beta_slow, RopeScaling().beta_slow);
+    set_unless(key("yarn_log_multiplier"), usual.mscale_all_dim, 0);
+    set_unless(key_of(*c.family, kTemperature), rope.query_beta, 0);
+  } else if (rope.type == RopeType::Llama3 && rope.query_beta == 0) {
     out.set_u32(key("original_context_length"), original);
   } else if (rope.type == RopeType::LongRope && c.family->gguf == "phi3") {
     out.set_u32(key("original_context_length"), original);
@@ -243,6 +273,9 @@ void write_rope_scaling(const Config& c, files::GgufWriter& out) {
 
 const Family& family_of(const files::GgufFile& file) {
   const std::string architecture = file.text("general.architecture");
+  // llama.cpp has mistral3 for every text model of Mistral 3; Ministral 3's scale queries.
+  if (architecture == "mistral3" && !file.has(key_of(file, kTemperature)))
+    return *find_family("mistral");
   std::set<std::string_view> known;
   const Family* found = nullptr;
   for (const Family& family : families()) {
@@ -393,7 +426,7 @@ Config from_gguf(const files::GgufFile& file) {
   const Family& family = family_of(file);
   json config = default_config(family);
   for (const Key& key : kKeys) {
-    const std::string name = key_of(family, key.gguf);
+    const std::string name = key_of(file, key.gguf);
     if (!has_key(family, config, key) || !file.has(name)) continue;
     if (key.kind == Kind::Flag)
       config[key.ours] = file.boolean(name);
@@ -404,19 +437,22 @@ Config from_gguf(const files::GgufFile& file) {
   }
   for (const auto& [gguf, key, value] : granted())
     if (gguf == family.gguf) config[key] = value;
-  // Absent where it is what the sizes give, whatever transformers assumes.
-  if (!file.has(key_of(family, "attention.key_length"))) config["head_dim"] = nullptr;
-  if (family.window_rope == WindowRope::Alone &&
-      !file.has(key_of(family, "attention.sliding_window")))
+  if (!family.gguf_window && config.contains("sliding_window") &&
+      !config.contains("use_sliding_window"))
     config["sliding_window"] = nullptr;
-  if (const std::string name = key_of(family, "rope.dimension_count");
+  // Absent where it is what the sizes give, whatever transformers assumes.
+  if (!file.has(key_of(file, "attention.key_length"))) config["head_dim"] = nullptr;
+  if (family.window_rope == WindowRope::Alone &&
+      !file.has(key_of(file, "attention.sliding_window")))
+    config["sliding_window"] = nullptr;
+  if (const std::string name = key_of(file, "rope.dimension_count");
       config.contains("partial_rotary_factor") && file.has(name)) {
     const double heads = config["num_attention_heads"], width = config["hidden_size"];
     for (const char* key : {"partial_rotary_factor", "rotary_pct"})
       if (config.contains(key))
         config[key] = static_cast<double>(file.integer(name)) * heads / width;
   }
-  if (const std::string name = key_of(family, "rope.scaling.original_context_length");
+  if (const std::string name = key_of(file, "rope.scaling.original_context_length");
       !config["original_max_position_embeddings"].is_null() && file.has(name))
     config["original_max_position_embeddings"] = file.integer(name);
   if (config.contains("query_pre_attn_scalar"))

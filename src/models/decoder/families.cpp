@@ -107,6 +107,8 @@ const std::vector<Family>& families() {
                        "max_position_embeddings": 131072})"},
       {.model_type = "ministral3",
        .class_name = "Ministral3ForCausalLM",
+       .gguf = "mistral3",
+       .gguf_rows = GgufRows::Paired,
        .scaled_queries = true,
        .defaults = R"({"num_key_value_heads": 8, "head_dim": 128, "sliding_window": null,
                        "rms_norm_eps": 1e-5, "rope_theta": 1000000.0,
