@@ -19,6 +19,7 @@ DATA = Path(__file__).resolve().parents[1] / "data"
 MODELS = {"gpt-oss": ("GptOssForCausalLM", "formats/mxfp4"),
           "gpt-neox": ("GPTNeoXForCausalLM", "parity/gpt-neox"),
           "stablelm": ("StableLmForCausalLM", "parity/stablelm"),
+          "gpt2": ("GPT2LMHeadModel", "parity/gpt2"),
           "ministral3": ("Ministral3ForCausalLM", "parity/ministral3")}
 
 
@@ -27,6 +28,8 @@ def main():
     folder.mkdir(parents=True, exist_ok=True)
     for name, (kind, source) in MODELS.items():
         config = json.loads((DATA / source / "config.json").read_text()) | {"architectures": [kind]}
+        if kind == "GPT2LMHeadModel":
+            config["n_ctx"] = config["n_positions"]
         if rotated := config.get("rope_parameters", {}).get("partial_rotary_factor"):
             config["rotary_pct"] = rotated  # as published models of GPT-NeoX have it
         model = get_model_class(kind)(DATA / source, gguf.LlamaFileType.ALL_F32, folder / f"{name}.gguf", model_name=name,

@@ -53,6 +53,8 @@ FAMILIES = {
                        rope_scaling={"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "mscale": 1.0,
                                      "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.3, "beta_fast": 4.0, "beta_slow": 0.5},
                        **SMALL, head_dim=32),
+    "gpt2": dict(model_type="gpt2", architectures=["GPT2LMHeadModel"], n_embd=256, n_inner=512, n_head=8, n_layer=3,
+                 n_positions=256, embd_pdrop=0, attn_pdrop=0, resid_pdrop=0, tie_word_embeddings=True),
     "gpt_oss": dict(model_type="gpt_oss", architectures=["GptOssForCausalLM"], num_local_experts=6, num_experts_per_tok=3,
                     sliding_window=8, rope_theta=(64 / math.tau) ** (32 / (2 * 7.9999)), rope_scaling=YARN, **SMALL,
                     head_dim=32),
@@ -182,7 +184,7 @@ def check_family(snug, folder, name, base):
     print(f"{name}: a loss of {theirs:.6f} over {len(ids) - 1} tokens, {ours['loss'] - theirs:.1e} more by snug evaluate")
     assert ours["tokens"] == len(ids) - 1, (ours, ids)
     # Its GELU is a table of float16, of the form with tanh.
-    assert abs(ours["loss"] - theirs) < (1e-4 if "gpt_neox" in name else 1e-5) * theirs, name
+    assert abs(ours["loss"] - theirs) < (1e-4 if name.startswith(("gpt2", "gpt_neox")) else 1e-5) * theirs, name
     answers = []
     for text in ("say 3", "say 6", "b"):
         wanted = json.loads(run(snug, "generate", file, "--prompt", text, "--prompt_style", "plain", "--max_new_tokens", 12,

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <utility>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -81,11 +82,6 @@ std::string key_of(const files::GgufFile& file, std::string_view name) {
   return fmt::format("{}.{}", file.text("general.architecture"), name);
 }
 
-// Stored as float32, where 1e-5 becomes 9.99999974e-06; rounded back.
-double number_of(const files::GgufFile& file, const std::string& key) {
-  return std::stod(fmt::format("{:.6g}", file.number(key)));
-}
-
 // GGUF stores Llama 3's scaling as factors: the divisor of each frequency.
 std::vector<float> rope_factors(const RopeScaling& scaling, int64_t dim) {
   const RopeScaling plain{.base = scaling.base};
@@ -152,7 +148,7 @@ json longrope_scaling(const files::GgufFile& file, const std::string& attention_
                           .original_max_position = original,
                           .short_factor = brief_numbers,
                           .long_factor = long_numbers};
-  const double found = number_of(file, attention_key);
+  const double found = file.short_number(attention_key);
   const double given =
       kernels::cpu::rope_frequencies(usual, 2 * std::ssize(long_numbers), 1).attention_factor;
   if (std::abs(found - given) > 1e-4 * given) scaling["attention_factor"] = found;
@@ -181,7 +177,7 @@ json yarn_scaling(const files::GgufFile& file, const Family& family, const std::
                   int64_t positions) {
   json scaling = default_config(family)["rope_scaling"];
   if (family.scaled_queries) {
-    scaling["llama_4_scaling_beta"] = number_of(file, key_of(file, kTemperature));
+    scaling["llama_4_scaling_beta"] = file.short_number(key_of(file, kTemperature));
     scaling["mscale_all_dim"] = 0;
   }
   scaling["rope_type"] = "yarn";
@@ -189,7 +185,7 @@ json yarn_scaling(const files::GgufFile& file, const Family& family, const std::
   scaling["original_max_position_embeddings"] =
       file.integer(prefix + "original_context_length", positions);
   for (const auto& [theirs, ours] : kYarnKeys)
-    if (file.has(prefix + theirs)) scaling[ours] = number_of(file, prefix + theirs);
+    if (file.has(prefix + theirs)) scaling[ours] = file.short_number(prefix + theirs);
   return scaling;
 }
 
@@ -271,12 +267,11 @@ void write_rope_scaling(const Config& c, files::GgufWriter& out) {
   }
 }
 
-const Family& family_of(const files::GgufFile& file) {
+const Family& family_of(const files::GgufFile& file, std::set<std::string_view> known) {
   const std::string architecture = file.text("general.architecture");
   // llama.cpp has mistral3 for every text model of Mistral 3; Ministral 3's scale queries.
   if (architecture == "mistral3" && !file.has(key_of(file, kTemperature)))
     return *find_family("mistral");
-  std::set<std::string_view> known;
   const Family* found = nullptr;
   for (const Family& family : families()) {
     if (!family.gguf.empty()) known.insert(family.gguf);
@@ -422,8 +417,8 @@ void check_query_scalar(const Config& c) {
 
 }  // namespace
 
-Config from_gguf(const files::GgufFile& file) {
-  const Family& family = family_of(file);
+Config from_gguf(const files::GgufFile& file, std::set<std::string_view> others) {
+  const Family& family = family_of(file, std::move(others));
   json config = default_config(family);
   for (const Key& key : kKeys) {
     const std::string name = key_of(file, key.gguf);
@@ -433,7 +428,7 @@ Config from_gguf(const files::GgufFile& file) {
     else if (key.kind == Kind::Count)
       config[key.ours] = file.integer(name);
     else
-      config[key.ours] = number_of(file, name);
+      config[key.ours] = file.short_number(name);
   }
   for (const auto& [gguf, key, value] : granted())
     if (gguf == family.gguf) config[key] = value;

@@ -131,6 +131,10 @@ double GgufFile::number(std::string_view key, std::optional<double> otherwise) c
   return number_at(value.type, value.bytes, 0);
 }
 
+double GgufFile::short_number(std::string_view key) const {
+  return std::stod(fmt::format("{:.6g}", number(key)));
+}
+
 std::string GgufFile::text(std::string_view key, std::optional<std::string> otherwise) const {
   if (otherwise && !has(key)) return *otherwise;
   const GgufValue& value = required(key);
