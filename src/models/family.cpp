@@ -91,11 +91,17 @@ void read_preprocessor(Model& model, const fs::path& folder) {
     read(processors["image_processor"], all);
 }
 
+std::unique_ptr<Model> make_model(const files::GgufFile& file) {
+  constexpr const char* kGpt2 = "gpt2";
+  if (file.text("general.architecture") == kGpt2) return gpt2::model_from_gguf(file);
+  return make_decoder(decoder::from_gguf(file, {kGpt2}));
+}
+
 Checkpoint open_gguf(const fs::path& path) {
   Checkpoint checkpoint{.layout = Layout::Gguf, .path = path};
   auto file = files::GgufFile::open(path);
   checkpoint.gguf = file.get();
-  checkpoint.model = make_decoder(decoder::from_gguf(*file));
+  checkpoint.model = make_model(*file);
   checkpoint.tensors = std::move(file);
   return checkpoint;
 }

@@ -45,12 +45,12 @@ std::unique_ptr<Model> model_with_own_head(const Model& model);
 // are read.
 at::Tensor read_parameter(const Checkpoint& checkpoint, const nn::Parameter& parameter,
                           at::ScalarType type);
-// The smallest type that holds it as it is in the checkpoint: float32 for quantized weights.
+// The smallest type that holds it as it is in the checkpoint: float32 for quantized weights but
+// those in MXFP4.
 at::ScalarType stored_type(const Checkpoint& checkpoint, const nn::Parameter& parameter);
 
-// From our order of rows within a head (halves) to GGUF's (pairs): theirs[2j] = ours[j],
-// theirs[2j + 1] = ours[d/2 + j]. For a contiguous (heads * d, …); see Placement::paired_heads.
-at::Tensor join_pairs(const at::Tensor& value, int64_t heads);
+// From our order of rows to a file's.
+at::Tensor in_order(const RowOrder& order, const at::Tensor& value);
 
 // Announces what load_weights will read, in this order, in one call or several, so that it is read
 // ahead from disk. Throws UserError if there are tensors that no parameter of the model uses.

@@ -33,13 +33,23 @@ struct Dimensions {
 // A checkpoint's layout on disk.
 enum class Layout { HuggingFace, LitGpt, Gguf };
 
+// A file's other order of a parameter's rows. Ours, seen as (groups, a, b, rows of one), are there
+// (groups, b, a, …): rotary rows in pairs (0, 1), (2, 3), … where our heads are two halves, or all
+// heads' queries first where each of our heads has its q, k and v.
+struct RowOrder {
+  int64_t groups = 0;  // 0: the order is ours
+  int64_t a = 1;
+  int64_t b = 1;
+
+  bool differs() const { return groups > 0; }
+};
+
 // A parameter's place in a file of some layout: rows [row_begin, row_begin + its rows) of `tensor`.
-// GGUF keeps rotary rows pairwise, (0, 1), (2, 3), …, where we and Hugging Face split heads in
-// halves: paired_heads > 0 is the number of heads whose rows must be reordered.
 struct Placement {
   std::string tensor;
+  std::string second_half;  // a tensor of its own with the lower half of the rows; else empty
   int64_t row_begin = 0;
-  int64_t paired_heads = 0;
+  RowOrder order;
   bool transposed = false;  // the file has (in, out) for our (out, in)
   double added = 0;         // the file has our values plus this, in float32
   // The tensor has as many parameters stacked in a first dimension of its own, of which this is

@@ -9,6 +9,7 @@
 #include <numeric>
 #include <set>
 #include <span>
+#include <utility>
 
 #include "base/bytes.h"
 #include "base/error.h"
@@ -28,19 +29,20 @@ files::DType dtype_of(at::ScalarType type) {
   return type == at::kBFloat16 ? files::DType::BF16 : files::DType::F16;
 }
 
-// From GGUF's order of rows within a head (pairs) to ours (halves): ours[j] = theirs[2j],
-// ours[d/2 + j] = theirs[2j + 1]. In place over a contiguous (heads * d, columns).
-void split_pairs(const at::Tensor& value, int64_t heads) {
+// From a file's order of rows to ours, in place over a contiguous tensor.
+void restore_order(const RowOrder& order, const at::Tensor& value) {
+  if (!order.differs()) return;
   const at::Tensor flat = value.detach();
-  const int64_t d = flat.size(0) / heads;
-  const int64_t columns = flat.numel() / flat.size(0);
-  flat.copy_(flat.view({heads, d / 2, 2, columns}).transpose(1, 2).contiguous().view_as(flat));
+  flat.copy_(in_order({order.groups, order.b, order.a}, flat));
 }
 
-// The parameter's shape as the file has it, without those that it is stacked with.
+int64_t num_tensors(const Placement& place) { return place.second_half.empty() ? 1 : 2; }
+
+// The shape of each of the parameter's tensors in the file, without those that it is stacked with.
 std::vector<int64_t> shape_in_file(const nn::Parameter& parameter, const Placement& place) {
   if (!place.shape.empty()) return place.shape;
   std::vector<int64_t> shape = parameter.whole_shape();
+  shape[0] /= num_tensors(place);
   if (place.transposed) std::ranges::reverse(shape);
   return shape;
 }
@@ -52,17 +54,25 @@ std::vector<int64_t> shape_of_stack(const nn::Parameter& parameter, const Placem
   return shape;
 }
 
-// The parameter's ranges of elements in the file's tensor, row-major.
+// The parameter's ranges of elements in the file's tensor, row-major; of two tensors in both, one
+// behind the other.
 std::vector<nn::ElementRange> ranges_in_file(const nn::Parameter& parameter,
                                              const Placement& place) {
-  if (!place.transposed || !parameter.slice) return parameter.ranges();
-  nn::Parameter turned;
-  turned.shape.assign(parameter.shape.rbegin(), parameter.shape.rend());
-  turned.slice = nn::Slice{.dim = 1 - parameter.slice->dim,
-                           .begin = parameter.slice->begin,
-                           .whole = shape_in_file(parameter, place),
-                           .sections = parameter.slice->sections};
-  return turned.ranges();
+  nn::Parameter in_file;
+  in_file.shape = parameter.shape;
+  in_file.slice = parameter.slice;
+  if (parameter.slice && place.transposed) {
+    std::ranges::reverse(in_file.shape);
+    in_file.slice = nn::Slice{.dim = 1 - parameter.slice->dim,
+                              .begin = parameter.slice->begin,
+                              .whole = shape_in_file(parameter, place),
+                              .sections = parameter.slice->sections};
+  } else if (parameter.slice && parameter.slice->dim == 0 && place.order.groups == 1) {
+    // Some of our a, which the file has b times.
+    in_file.slice->sections = place.order.b;
+    in_file.slice->begin /= place.order.b;
+  }
+  return in_file.ranges();
 }
 
 void check_shape(const files::TensorInfo& found, const nn::Parameter& parameter,
@@ -119,13 +129,17 @@ Tensors tensors_of(const files::TensorSource& all, const std::string& name) {
   return {find_tensor(all, name)};
 }
 
+// Some elements of a tensor, row-major. With scales the tensor has codes in MXFP4.
+struct Stretch {
+  Tensors tensors;
+  nn::ElementRange range;
+};
+
 // Where a parameter's elements are in the checkpoint's files.
 struct Found {
-  const files::TensorInfo& tensor;
-  const files::TensorInfo* scales;  // `tensor` has codes in MXFP4; null: it has the values
   Placement place;
-  std::vector<nn::ElementRange> ranges;  // of the tensor's values, row-major
-  int64_t count = 0;                     // elements in total
+  std::vector<Stretch> stretches;
+  int64_t count = 0;  // elements in total
 };
 
 void check_mxfp4(const Tensors& found, const nn::Parameter& parameter, const Placement& place,
@@ -146,37 +160,57 @@ void check_mxfp4(const Tensors& found, const nn::Parameter& parameter, const Pla
         files::show_shape(blocks), files::show_shape(scales));
 }
 
-Found find(const Checkpoint& checkpoint, const nn::Parameter& parameter) {
-  Placement place = checkpoint.model->placement(checkpoint.layout, parameter);
-  const auto [tensor, scales] = tensors_of(*checkpoint.tensors, place.tensor);
-  if (tensor == nullptr)
-    throw UserError("{}: tensor {} is missing from {}", checkpoint.path.string(), place.tensor,
+Tensors tensors_of_name(const nn::Parameter& parameter, Placement place, const std::string& name,
+                        const Checkpoint& checkpoint) {
+  const Tensors found = tensors_of(*checkpoint.tensors, name);
+  if (found.values == nullptr)
+    throw UserError("{}: tensor {} is missing from {}", checkpoint.path.string(), name,
                     checkpoint.tensors->describe());
-  if (scales != nullptr) {
-    place.transposed = false;  // rows of codes are our rows
-    check_mxfp4({tensor, scales}, parameter, place, checkpoint);
-  } else if (!files::is_floating(tensor->dtype)) {
+  place.tensor = name;
+  if (found.scales != nullptr) {
+    place.transposed = false;
+    check_mxfp4(found, parameter, place, checkpoint);
+  } else if (!files::is_floating(found.values->dtype)) {
     throw UserError(
         "{}: tensor {} holds {} codes: snug does not read quantized checkpoints; use the model's "
         "float weights and let snug quantize them (--quantize bnb.nf4, bnb.int8)",
-        checkpoint.path.string(), place.tensor, files::name(tensor->dtype));
+        checkpoint.path.string(), name, files::name(found.values->dtype));
   } else {
-    check_shape(*tensor, parameter, place, checkpoint);
+    check_shape(*found.values, parameter, place, checkpoint);
   }
+  return found;
+}
+
+Found find(const Checkpoint& checkpoint, const nn::Parameter& parameter) {
+  Placement place = checkpoint.model->placement(checkpoint.layout, parameter);
+  std::vector<Tensors> halves{tensors_of_name(parameter, place, place.tensor, checkpoint)};
+  if (!place.second_half.empty())
+    halves.push_back(tensors_of_name(parameter, place, place.second_half, checkpoint));
+  if (halves.front().scales != nullptr) place.transposed = false;  // rows of codes are our rows
   const std::vector<int64_t>& whole = parameter.whole_shape();
   const int64_t columns =
       std::accumulate(whole.begin() + 1, whole.end(), int64_t{1}, std::multiplies<>());
-  std::vector<nn::ElementRange> ranges = ranges_in_file(parameter, place);
-  const int64_t before = place.row_begin * columns + place.index * whole[0] * columns;
-  for (nn::ElementRange& range : ranges) range.begin += before;
+  const int64_t elements = whole[0] * columns / std::ssize(halves);  // of each tensor
+  const int64_t before = place.row_begin * columns + place.index * elements;
+  std::vector<Stretch> stretches;
+  for (const auto& [range_begin, count] : ranges_in_file(parameter, place))
+    for (int64_t half = 0; half < std::ssize(halves); ++half) {
+      const int64_t begin = std::max(range_begin, half * elements);
+      const int64_t end = std::min(range_begin + count, (half + 1) * elements);
+      if (begin < end)
+        stretches.push_back(
+            {halves[static_cast<size_t>(half)], {before + begin - half * elements, end - begin}});
+    }
   // A slice of rows consists of whole heads.
-  place.paired_heads = place.paired_heads * parameter.shape[0] / whole[0];
-  return {*tensor, scales, std::move(place), std::move(ranges), parameter.num_elements()};
+  int64_t& heads = place.order.groups == 1 ? place.order.a : place.order.groups;
+  if (place.order.differs()) heads = heads * parameter.shape[0] / whole[0];
+  return {std::move(place), std::move(stretches), parameter.num_elements()};
 }
 
 // Elements of a tensor in MXFP4, converted to `type` by all processors.
-void read_mxfp4(const Checkpoint& checkpoint, const Found& found, files::DType type, std::byte* out,
-                const nn::ElementRange& range) {
+void read_mxfp4(const Checkpoint& checkpoint, const Stretch& stretch, files::DType type,
+                std::byte* out) {
+  const nn::ElementRange& range = stretch.range;
   const auto bytes = [&](const files::TensorInfo& tensor, int64_t begin, int64_t count) {
     std::vector<uint8_t> values(static_cast<size_t>(count));
     checkpoint.tensors->read(tensor, files::DType::U8, values.data(), begin, count);
@@ -187,8 +221,9 @@ void read_mxfp4(const Checkpoint& checkpoint, const Found& found, files::DType t
              "elements {} to {} are not whole blocks of MXFP4", range.begin,
              range.begin + range.count);
   const int64_t first = range.begin / kElements, blocks = range.count / kElements;
-  const std::vector<uint8_t> codes = bytes(found.tensor, first * kBytes, blocks * kBytes);
-  const std::vector<uint8_t> scales = bytes(*found.scales, first, blocks);
+  const std::vector<uint8_t> codes =
+      bytes(*stretch.tensors.values, first * kBytes, blocks * kBytes);
+  const std::vector<uint8_t> scales = bytes(*stretch.tensors.scales, first, blocks);
   constexpr int64_t kGrain = 512;
   at::parallel_for(0, blocks, kGrain, [&](int64_t begin, int64_t end) {
     std::vector<float> values(kGrain * kElements);
@@ -202,11 +237,23 @@ void read_mxfp4(const Checkpoint& checkpoint, const Found& found, files::DType t
   });
 }
 
-// Some of the tensor's values, converted to `type`.
-void read_range(const Checkpoint& checkpoint, const Found& found, files::DType type, std::byte* out,
-                const nn::ElementRange& range) {
-  if (found.scales != nullptr) return read_mxfp4(checkpoint, found, type, out, range);
-  checkpoint.tensors->read(found.tensor, type, out, range.begin, range.count);
+// A stretch's values, converted to `type`.
+void read_stretch(const Checkpoint& checkpoint, const Stretch& stretch, files::DType type,
+                  std::byte* out) {
+  if (stretch.tensors.scales != nullptr) return read_mxfp4(checkpoint, stretch, type, out);
+  checkpoint.tensors->read(*stretch.tensors.values, type, out, stretch.range.begin,
+                           stretch.range.count);
+}
+
+template <class Body>
+void for_each_tensor(const Found& found, const Body& body) {
+  const files::TensorInfo* last = nullptr;
+  for (const Stretch& stretch : found.stretches)
+    if (std::exchange(last, stretch.tensors.values) != stretch.tensors.values) body(*last);
+}
+
+void release(const Checkpoint& checkpoint, const Found& found) {
+  for_each_tensor(found, [&](const auto& tensor) { checkpoint.tensors->release(tensor); });
 }
 
 // Reads into host memory of a floating-point type.
@@ -223,52 +270,56 @@ void read_into(const at::Tensor& host, const Checkpoint& checkpoint, const Found
     const at::Tensor turned = at::empty({host.size(1), host.size(0)}, host.options());
     Found as_in_file = found;
     as_in_file.place.transposed = false;
-    as_in_file.place.paired_heads = 0;
+    as_in_file.place.order = {};
     read_into(turned, checkpoint, as_in_file);
     host.detach().copy_(turned.t());
-    if (found.place.paired_heads > 0) split_pairs(host, found.place.paired_heads);
+    restore_order(found.place.order, host);
     return;
   }
   const files::DType wanted = dtype_of(host.scalar_type());
   auto* out = static_cast<std::byte*>(host.mutable_data_ptr());
-  for (const nn::ElementRange& range : found.ranges) {
-    read_range(checkpoint, found, wanted, out, range);
-    out += files::bytes_for(wanted, range.count);
+  for (const Stretch& stretch : found.stretches) {
+    read_stretch(checkpoint, stretch, wanted, out);
+    out += files::bytes_for(wanted, stretch.range.count);
   }
-  checkpoint.tensors->release(found.tensor);
-  if (found.place.paired_heads > 0) split_pairs(host, found.place.paired_heads);
+  release(checkpoint, found);
+  restore_order(found.place.order, host);
 }
 
-// Quantizes elements while reading: straight from the mapped file if it has the required type, else
-// a chunk at a time.
+// Quantizes a stretch while reading: straight from the mapped file if it has the required type,
+// else a chunk at a time.
+void quantize_stretch(const Checkpoint& checkpoint, const Stretch& stretch, at::ScalarType type,
+                      kernels::cpu::Quantizer& quantizer) {
+  const files::DType wanted = dtype_of(type);
+  const auto [begin, num_elements] = stretch.range;
+  const files::TensorInfo& tensor = *stretch.tensors.values;
+  const std::span<const std::byte> raw =
+      tensor.dtype == wanted ? checkpoint.tensors->raw(tensor) : std::span<const std::byte>();
+  if (!raw.empty())
+    return quantizer.add(raw.data() + files::bytes_for(wanted, begin), ops::to_scalar(type),
+                         num_elements);
+  const int64_t most = std::min(int64_t{1} << 22, num_elements);
+  const at::Tensor part = at::empty({most}, at::TensorOptions().dtype(type));
+  for (int64_t done = 0; done < num_elements; done += most) {
+    const int64_t count = std::min(most, num_elements - done);
+    read_stretch(checkpoint, {stretch.tensors, {begin + done, count}}, wanted,
+                 static_cast<std::byte*>(part.mutable_data_ptr()));
+    quantizer.add(part.const_data_ptr(), ops::to_scalar(type), count);
+  }
+}
+
 void quantize_from(const Checkpoint& checkpoint, const nn::Parameter& parameter, const Found& found,
                    kernels::cpu::Quantizer& quantizer) {
   const at::ScalarType type = parameter.quantization->source;
-  const files::DType wanted = dtype_of(type);
-  const auto scalar = ops::to_scalar(type);
-  const std::span<const std::byte> raw = found.scales != nullptr
-                                             ? std::span<const std::byte>()
-                                             : checkpoint.tensors->raw(found.tensor);
-  if (found.place.paired_heads > 0 || found.place.transposed) {
+  if (found.place.order.differs() || found.place.transposed) {
     const int64_t rows = parameter.shape[0];
     const at::Tensor own = at::empty({rows, found.count / rows}, at::TensorOptions().dtype(type));
     read_into(own, checkpoint, found);
-    quantizer.add(own.const_data_ptr(), scalar, found.count);
-  } else if (!raw.empty() && found.tensor.dtype == wanted) {
-    for (const nn::ElementRange& range : found.ranges)
-      quantizer.add(raw.data() + files::bytes_for(wanted, range.begin), scalar, range.count);
-    checkpoint.tensors->release(found.tensor);
+    quantizer.add(own.const_data_ptr(), ops::to_scalar(type), found.count);
   } else {
-    constexpr int64_t kMost = int64_t{1} << 22;
-    const at::Tensor part = at::empty({kMost}, at::TensorOptions().dtype(type));
-    for (const nn::ElementRange& range : found.ranges)
-      for (int64_t done = 0; done < range.count; done += kMost) {
-        const int64_t count = std::min(kMost, range.count - done);
-        read_range(checkpoint, found, wanted, static_cast<std::byte*>(part.mutable_data_ptr()),
-                   {range.begin + done, count});
-        quantizer.add(part.const_data_ptr(), scalar, count);
-      }
-    checkpoint.tensors->release(found.tensor);
+    for (const Stretch& stretch : found.stretches)
+      quantize_stretch(checkpoint, stretch, type, quantizer);
+    release(checkpoint, found);
   }
   quantizer.finish();
 }
@@ -296,16 +347,19 @@ std::vector<const files::TensorInfo*> tensors_of(const Checkpoint& checkpoint,
   for (const nn::Parameter* parameter : parameters) {
     if (parameter->is_added()) continue;
     const Placement place = checkpoint.model->placement(checkpoint.layout, *parameter);
-    const auto [values, scales] = tensors_of(*checkpoint.tensors, place.tensor);
-    for (const files::TensorInfo* tensor : {values, scales})
-      if (tensor != nullptr && known.insert(tensor).second) order.push_back(tensor);
+    for (const std::string& name : {place.tensor, place.second_half}) {
+      if (name.empty()) continue;
+      const auto [values, scales] = tensors_of(*checkpoint.tensors, name);
+      for (const files::TensorInfo* tensor : {values, scales})
+        if (tensor != nullptr && known.insert(tensor).second) order.push_back(tensor);
+    }
   }
   return order;
 }
 
 void load(const nn::Parameter& parameter, const Checkpoint& checkpoint) {
   const Found found = find(checkpoint, parameter);
-  checkpoint.tensors->read_ahead(found.tensor);
+  for_each_tensor(found, [&](const auto& tensor) { checkpoint.tensors->read_ahead(tensor); });
   const at::Tensor& value = parameter.kept();
   // For a value on a device the file is read into host memory first, one tensor at a time.
   const at::Tensor host =
@@ -322,10 +376,12 @@ void load(const nn::Parameter& parameter, const Checkpoint& checkpoint) {
 
 }  // namespace
 
-at::Tensor join_pairs(const at::Tensor& value, int64_t heads) {
-  const int64_t d = value.size(0) / heads;
-  const int64_t columns = value.numel() / value.size(0);
-  return value.view({heads, 2, d / 2, columns}).transpose(1, 2).contiguous().view_as(value);
+at::Tensor in_order(const RowOrder& order, const at::Tensor& value) {
+  if (!order.differs()) return value;
+  return value.view({order.groups, order.a, order.b, -1})
+      .transpose(1, 2)
+      .contiguous()
+      .view_as(value);
 }
 
 void expect_weights(Checkpoint& checkpoint, const std::vector<nn::Parameter*>& parameters) {
@@ -361,10 +417,14 @@ at::Tensor read_parameter(const Checkpoint& checkpoint, const nn::Parameter& par
 
 at::ScalarType stored_type(const Checkpoint& checkpoint, const nn::Parameter& parameter) {
   const Found found = find(checkpoint, parameter);
-  const bool is_sum = found.place.added != 0;
-  const bool is_bf16 = found.scales != nullptr || found.tensor.dtype == files::DType::BF16;
-  if (is_bf16 && !is_sum) return at::kBFloat16;
-  return found.tensor.dtype == files::DType::F16 && !is_sum ? at::kHalf : at::kFloat;
+  const auto all_have = [&](files::DType type) {
+    return found.place.added == 0 && std::ranges::all_of(found.stretches, [&](const Stretch& s) {
+             return s.tensors.scales == nullptr ? s.tensors.values->dtype == type
+                                                : type == files::DType::MXFP4;
+           });
+  };
+  if (all_have(files::DType::BF16) || all_have(files::DType::MXFP4)) return at::kBFloat16;
+  return all_have(files::DType::F16) ? at::kHalf : at::kFloat;
 }
 
 }  // namespace snug::models

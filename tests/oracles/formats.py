@@ -92,10 +92,10 @@ def write_views():
     expect("views", tensors)
 
 
-QUANTS = ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K"]
+QUANTS = ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "MXFP4"]
 # Where the float16 scales (and minima) of a block stand.
 SCALES = {"Q4_0": [0], "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2], "Q8_0": [0], "Q2_K": [80, 82], "Q3_K": [108],
-          "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208]}
+          "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208], "MXFP4": []}
 
 
 def write_quants():
@@ -110,6 +110,8 @@ def write_quants():
         for at in SCALES[name]:
             scales = (rng.standard_normal(blocks.shape[:2]) * 10.0 ** rng.integers(-7, 2, blocks.shape[:2])).astype(np.float16)
             blocks[:, :, at : at + 2] = scales[..., None].view(np.uint8)
+        if name == "MXFP4":  # exponents: both that make subnormal scales, and none with which numbers overflow
+            blocks[:, :, 0] = np.append([0, 1], rng.integers(0, 253, 30)).reshape(2, 16)
         raw = blocks.reshape(2, -1)
         writer.add_tensor(name, raw, raw_dtype=kind)
         expected[name] = torch.from_numpy(gguf.dequantize(raw, kind).copy())

@@ -152,8 +152,11 @@ def write_model(path, arch, layers, heads, kv_heads, hidden, intermediate, tied,
         writer.add_expert_count(experts)
         writer.add_expert_used_count(2)
         writer.add_expert_feed_forward_length(intermediate)
-    if arch in ("gemma2", "gemma3", "phi3"):
+    if arch in ("gemma2", "gemma3", "phi3", "gpt-oss"):
         writer.add_sliding_window(64)
+    if arch in ("gptneox", "stablelm"):
+        writer.add_layer_norm_eps(1e-5)
+        writer.add_parallel_residual(False)
     if arch == "granite":
         writer.add_logit_scale(1.0)
 
@@ -166,9 +169,9 @@ def write_model(path, arch, layers, heads, kv_heads, hidden, intermediate, tied,
         add("output.weight", vocabulary, hidden)
     for i in range(layers):
         add(f"blk.{i}.attn_norm.weight", hidden)
-        if arch == "phi3":
+        if arch in ("phi3", "gptneox"):
             add(f"blk.{i}.attn_qkv.weight", (heads + 2 * kv_heads) * head, hidden)
-            add(f"blk.{i}.ffn_up.weight", 2 * intermediate, hidden)
+            add(f"blk.{i}.ffn_up.weight", (2 if arch == "phi3" else 1) * intermediate, hidden)
         else:
             add(f"blk.{i}.attn_q.weight", hidden, hidden)
             add(f"blk.{i}.attn_k.weight", kv_heads * head, hidden)
@@ -182,11 +185,17 @@ def write_model(path, arch, layers, heads, kv_heads, hidden, intermediate, tied,
                 add(f"blk.{i}.ffn_gate.weight", intermediate, hidden)
                 add(f"blk.{i}.ffn_up.weight", intermediate, hidden)
         add(f"blk.{i}.attn_output.weight", hidden, hidden)
-        add(f"blk.{i}.ffn_norm.weight", hidden)
+        add(f"blk.{i}.{'post_attention' if arch == 'gpt-oss' else 'ffn'}_norm.weight", hidden)
         if not experts:
             add(f"blk.{i}.ffn_down.weight", hidden, intermediate)
         if arch == "qwen2":
             add(f"blk.{i}.attn_q.bias", hidden)
+        if arch == "gpt-oss":
+            add(f"blk.{i}.attn_sinks.weight", heads)
+            for name, *shape in (("attn_q", hidden), ("attn_output", hidden), ("ffn_gate_inp", experts),
+                                 ("ffn_gate_exps", experts, intermediate), ("ffn_up_exps", experts, intermediate),
+                                 ("ffn_down_exps", experts, hidden)):
+                add(f"blk.{i}.{name}.bias", *shape)
     close(writer)
 
 
@@ -231,6 +240,10 @@ CASES = {
     "mixtral": dict(arch="llama", layers=9, heads=4, kv_heads=2, hidden=256, intermediate=512, tied=False, experts=8),
     "four-experts": dict(arch="llama", layers=5, heads=4, kv_heads=2, hidden=256, intermediate=512, tied=False, experts=4),
     "qwen3moe": dict(arch="qwen3moe", layers=8, heads=4, kv_heads=2, hidden=256, intermediate=96, tied=True, experts=12),
+    "gptneox": dict(arch="gptneox", layers=6, heads=4, kv_heads=4, hidden=256, intermediate=512, tied=False),
+    "stablelm": dict(arch="stablelm", layers=8, heads=4, kv_heads=4, hidden=256, intermediate=320, tied=False),
+    "mistral3": dict(arch="mistral3", layers=9, heads=4, kv_heads=2, hidden=256, intermediate=512, tied=False),
+    "gpt-oss": dict(arch="gpt-oss", layers=8, heads=4, kv_heads=2, hidden=256, intermediate=96, tied=False, experts=32),
     "olmoe": dict(arch="olmoe", layers=4, heads=4, kv_heads=4, hidden=256, intermediate=256, tied=False, experts=64),
 }
 

@@ -187,6 +187,53 @@ TEST(GgufMixes, SmolLm2HasTheBytesOfLlamaQuantize) {
   }
 }
 
+struct Converted {
+  const char* name;
+  const char* source;  // in tests/data
+};
+
+// tests/oracles/gguf_converted.py wrote the files, by llama.cpp's converter.
+class ConvertedGguf : public testing::TestWithParam<Converted> {};
+
+TEST_P(ConvertedGguf, HasTheWeightsAndTheConfigOfItsDirectory) {
+  memory::install_allocators();
+  const fs::path data = source_dir() / "tests/data";
+  const models::Checkpoint source = models::open_checkpoint(data / GetParam().source);
+  const models::Checkpoint converted = models::open_checkpoint(
+      data / "formats/converted" / (std::string(GetParam().name) + ".gguf"));
+  const auto wanted = source.model->parameters(), found = converted.model->parameters();
+  ASSERT_EQ(found.size(), wanted.size());
+  for (size_t i = 0; i < found.size(); ++i) {
+    ASSERT_EQ(found[i]->name, wanted[i]->name);
+    EXPECT_TRUE(at::equal(models::read_parameter(converted, *found[i], at::kFloat),
+                          models::read_parameter(source, *wanted[i], at::kFloat)))
+        << found[i]->name;
+  }
+  nlohmann::json said = converted.model->hugging_face_config();
+  nlohmann::json meant = source.model->hugging_face_config();
+  for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id", "initializer_range",
+                          "router_aux_loss_coef"}) {
+    said.erase(key);
+    meant.erase(key);
+  }
+  // Ministral 3's says it a second time there.
+  if (meant.value("rope_scaling", nlohmann::json()).is_object())
+    meant["rope_scaling"].erase("max_position_embeddings");
+  EXPECT_EQ(said, meant);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, ConvertedGguf,
+                         testing::Values(Converted{"gpt-oss", "formats/mxfp4"},
+                                         Converted{"gpt-neox", "parity/gpt-neox"},
+                                         Converted{"stablelm", "parity/stablelm"},
+                                         Converted{"gpt2", "parity/gpt2"},
+                                         Converted{"ministral3", "parity/ministral3"}),
+                         [](const auto& info) {
+                           std::string name = info.param.name;
+                           std::erase(name, '-');
+                           return name;
+                         });
+
 INSTANTIATE_TEST_SUITE_P(Models, GgufParity, testing::ValuesIn(kModels),
                          [](const auto& info) { return std::string(info.param.name); });
 

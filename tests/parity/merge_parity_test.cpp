@@ -206,7 +206,7 @@ TEST_P(GgufAdapter, AddsUpToPeftsWeights) {
     if (expected_->find(parameter->name) == nullptr) continue;
     const auto place = merged_->base.model->placement(models::Layout::Gguf, *parameter);
     const auto in_gguf = [&](const at::Tensor& value) {
-      return place.paired_heads > 0 ? models::join_pairs(value, place.paired_heads) : value;
+      return models::in_order(place.order, value);
     };
     const at::Tensor a = tests::read(*file, place.tensor + ".lora_a");
     const at::Tensor b = tests::read(*file, place.tensor + ".lora_b");

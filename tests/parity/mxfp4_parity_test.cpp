@@ -76,7 +76,7 @@ TEST_F(Mxfp4, LogitsAreTransformers) {
 }
 
 // Written as bfloat16 and read again: the same numbers. Quantized to NF4, from MXFP4 a stretch at a
-// time, they are the same codes.
+// time, they are the same codes; from a GGUF file too, where gates and ups are two tensors.
 TEST_F(Mxfp4, IsWrittenAsPlainNumbers) {
   const test::TempFolder out;
   models::Checkpoint checkpoint = models::open_checkpoint(folder_);
@@ -89,17 +89,26 @@ TEST_F(Mxfp4, IsWrittenAsPlainNumbers) {
   EXPECT_FALSE(nlohmann::json::parse(config).contains("quantization_config"));
   models::Checkpoint plain = models::open_checkpoint(out.path() / "plain");
   EXPECT_NE(plain.tensors->find("model.layers.1.mlp.experts.gate_up_proj"), nullptr);
-  for (models::Checkpoint* each : {&checkpoint, &plain}) {
+  models::Checkpoint gguf =
+      models::open_checkpoint(folder_.parent_path() / "converted/gpt-oss.gguf");
+  for (models::Checkpoint* each : {&checkpoint, &plain, &gguf}) {
     for (nn::Parameter* parameter : each->model->parameters())
       if (parameter->name.find(".experts.") != std::string::npos && parameter->shape.size() == 2)
         parameter->quantization =
             nn::Quantization{.format = kernels::QuantizedFormat::Nf4, .source = at::kBFloat16};
+    for (const nn::Parameter* parameter : each->model->parameters())
+      if (parameter->quantization) {
+        EXPECT_EQ(models::stored_type(*each, *parameter), at::kBFloat16) << parameter->name;
+      }
     load(*each, at::kBFloat16);
   }
-  const auto ours = checkpoint.model->parameters(), again = plain.model->parameters();
-  ASSERT_EQ(ours.size(), again.size());
-  for (size_t i = 0; i < ours.size(); ++i)
-    EXPECT_TRUE(at::equal(ours[i]->value, again[i]->value)) << ours[i]->name;
+  const auto ours = checkpoint.model->parameters();
+  for (models::Checkpoint* each : {&plain, &gguf}) {
+    const auto again = each->model->parameters();
+    ASSERT_EQ(ours.size(), again.size());
+    for (size_t i = 0; i < ours.size(); ++i)
+      EXPECT_TRUE(at::equal(ours[i]->value, again[i]->value)) << ours[i]->name;
+  }
 }
 
 TEST_F(Mxfp4, RefusesAnotherShape) {

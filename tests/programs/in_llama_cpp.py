@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """What snug writes for llama.cpp, by llama.cpp's own library: GGUF adapters beside their base give the logits of
-the merged model, a file that snug quantizes is continued greedily as one that the library quantizes, and mixtures of
-experts are continued there as here.
+the merged model, a file that snug quantizes is continued greedily as one that the library quantizes, and models
+of several families give texts the probability there that they have here, and are continued alike.
 
 Needs llama-cpp-py-sync (a wheel with llama.cpp's libraries; glibc 2.38), cffi and numpy. SmolLM2's file is looked
 at where `snug demo --fetch_only` has put it.
 Run: in_llama_cpp.py SNUG
 """
 import json
+import math
 import os
 import sys
 import tempfile
@@ -34,13 +35,29 @@ MODELS = {
     "qwen2": dict(model_type="qwen2", architectures=["Qwen2ForCausalLM"], tie_word_embeddings=True, **LLAMA),
 }
 SMALL = dict(tie_word_embeddings=False, num_hidden_layers=3, **LLAMA)
-MIXTURES = {
+# llama.cpp rounds the bounds of YaRN's ramp, gpt-oss does not: here one is 0 and the other so near to 8 that it is the same.
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64, "beta_fast": 32.0, "beta_slow": 1.0,
+        "truncate": False}
+FAMILIES = {
     "mixtral": dict(model_type="mixtral", architectures=["MixtralForCausalLM"], num_local_experts=8, num_experts_per_tok=2,
                     **SMALL),
     "qwen3_moe": dict(model_type="qwen3_moe", architectures=["Qwen3MoeForCausalLM"], num_experts=12, num_experts_per_tok=3,
                       moe_intermediate_size=256, norm_topk_prob=True, head_dim=48, **SMALL),
     "olmoe": dict(model_type="olmoe", architectures=["OlmoeForCausalLM"], num_experts=16, num_experts_per_tok=4,
                   **{**SMALL, "num_key_value_heads": 8}),
+    "gpt_neox": dict(model_type="gpt_neox", architectures=["GPTNeoXForCausalLM"], **{**SMALL, "num_key_value_heads": 8}),
+    "gpt_neox, serial": dict(model_type="gpt_neox", architectures=["GPTNeoXForCausalLM"], use_parallel_residual=False,
+                             rotary_pct=1.0, **{**SMALL, "num_key_value_heads": 8}),
+    "stablelm": dict(model_type="stablelm", architectures=["StableLmForCausalLM"], use_qkv_bias=True, **SMALL),
+    "ministral3": dict(model_type="ministral3", architectures=["Ministral3ForCausalLM"],
+                       rope_scaling={"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "mscale": 1.0,
+                                     "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.3, "beta_fast": 4.0, "beta_slow": 0.5},
+                       **SMALL, head_dim=32),
+    "gpt2": dict(model_type="gpt2", architectures=["GPT2LMHeadModel"], n_embd=256, n_inner=512, n_head=8, n_layer=3,
+                 n_positions=256, embd_pdrop=0, attn_pdrop=0, resid_pdrop=0, tie_word_embeddings=True),
+    "gpt_oss": dict(model_type="gpt_oss", architectures=["GptOssForCausalLM"], num_local_experts=6, num_experts_per_tok=3,
+                    sliding_window=8, rope_theta=(64 / math.tau) ** (32 / (2 * 7.9999)), rope_scaling=YARN, **SMALL,
+                    head_dim=32),
 }
 ADAPTERS = {
     "lora": ["--lora_r", 4, "--lora_alpha", 6, "--lora_target_modules", "all-linear"],
@@ -146,24 +163,44 @@ def check_quantized(snug, folder, name, source):
         print(f"{name}, {mix}: the same 2 x 32 tokens")
 
 
-def check_mixture(snug, folder, name, base):
+def surprise(model, ids):
+    """The mean negative logarithm of the probability of each token but the first, fed one by one."""
+    found = []
+    for now, then in zip(ids, ids[1:]):
+        logits = model.logits([now]).astype(np.float64)
+        found.append(np.logaddexp.reduce(logits) - logits[then])
+    return float(np.mean(found))
+
+
+def check_family(snug, folder, name, base):
     """By the library and by snug, both from the GGUF file."""
-    file = folder / "mixture.gguf"
+    file, row = folder / f"{name}.gguf", folder / "row.jsonl"
     run(snug, "convert", base, file, "--dtype", "float32")
+    row.write_text(json.dumps({"instruction": "say 5, ", "output": "bbbbb, no: abcabc say 3 or say 6 cba"}) + "\n")
+    ours = json.loads(run(snug, "evaluate", file, "--data.json_path", row, "--data.prompt_style", "plain",
+                          "--data.mask_prompt", "false", "--precision", "32-true", "--json"))
+    ids = look(file, lambda model: model.tokens("".join(json.loads(row.read_text()).values()) + "<|im_end|>"))
+    theirs = look(file, lambda model: surprise(model, ids))
+    print(f"{name}: a loss of {theirs:.6f} over {len(ids) - 1} tokens, {ours['loss'] - theirs:.1e} more by snug evaluate")
+    assert ours["tokens"] == len(ids) - 1, (ours, ids)
+    # Its GELU is a table of float16, of the form with tanh.
+    assert abs(ours["loss"] - theirs) < (1e-4 if name.startswith(("gpt2", "gpt_neox")) else 1e-5) * theirs, name
+    answers = []
     for text in ("say 3", "say 6", "b"):
         wanted = json.loads(run(snug, "generate", file, "--prompt", text, "--prompt_style", "plain", "--max_new_tokens", 12,
                                 "--temperature", 0, "--precision", "32-true", "--json", "true"))["text"]
         found = look(file, lambda model: model.answer(model.greedy(model.tokens(text), 12)))
         assert found == wanted, (name, text, wanted, found)
-    assert wanted, name
-    print(f"{name}: the same 3 answers, the last {wanted!r}")
+        answers.append(wanted)
+    assert any(answers), name
+    print(f"{name}: the same answers {answers}")
 
 
 def main():
     quiet = ffi.callback("void(enum ggml_log_level, const char *, void *)", lambda *_: None)
     lib.llama_log_set(quiet, ffi.NULL)
     snug = sys.argv[1]
-    for models, check in ((MODELS, check_adapters), (MIXTURES, check_mixture)):
+    for models, check in ((MODELS, check_adapters), (FAMILIES, check_family)):
         for name, config in models.items():
             with tempfile.TemporaryDirectory() as temporary:
                 folder = Path(temporary)

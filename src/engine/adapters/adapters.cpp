@@ -267,7 +267,7 @@ std::vector<checkpoint::ExpertStack> expert_stacks(models::Model& model) {
     if (place.stacked == 0) continue;
     const auto known = std::ranges::find(stacks, place.tensor, &checkpoint::ExpertStack::parameter);
     if (known == stacks.end())
-      stacks.push_back({place.tensor, {linear->name()}, place.paired_heads > 0});
+      stacks.push_back({place.tensor, {linear->name()}, place.order.differs()});
     else
       known->modules.push_back(linear->name());
   }

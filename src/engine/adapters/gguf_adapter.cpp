@@ -65,8 +65,7 @@ std::vector<Named> tensors_of(const models::Checkpoint& base, const checkpoint::
     const auto found = adapter.modules.find(linear->name());
     if (found == adapter.modules.end()) continue;
     const models::Placement place = base.model->placement(models::Layout::Gguf, linear->weight());
-    at::Tensor b = scaled_b(found->second, alpha);
-    if (place.paired_heads > 0) b = models::join_pairs(b.contiguous(), place.paired_heads);
+    const at::Tensor b = models::in_order(place.order, scaled_b(found->second, alpha).contiguous());
     tensors.push_back({place.tensor + ".lora_a", found->second.a.to(type).contiguous()});
     tensors.push_back({place.tensor + ".lora_b", b.to(type).contiguous()});
   }

@@ -46,6 +46,8 @@ struct Part {
   const nn::Parameter* parameter;
   std::optional<at::ScalarType> type;  // none: as it was read
   models::Placement place;
+  int64_t first_row = 0;
+  int64_t num_rows = 0;
 };
 
 // Each tensor of the file with the parameters it is made of, in file order.
@@ -63,18 +65,25 @@ FileTensors arrange(models::Model& model, models::Layout layout,
     const models::Placement place = model.placement(layout, *parameter);
     const bool stays_float = layout == models::Layout::Gguf &&
                              files::stays_float32(place.tensor, parameter->shape.size());
-    auto& parts = result.parts[place.tensor];
-    if (parts.empty()) order.push_back(place.tensor);
-    // Units list q, k, v in the order in which they are fused.
-    parts.push_back({parameter, stays_float ? std::optional(at::kFloat) : type, place});
+    const int64_t rows = parameter->whole_shape()[0] / (place.second_half.empty() ? 1 : 2);
+    const auto add = [&](const std::string& tensor, int64_t first_row) {
+      auto& parts = result.parts[tensor];
+      if (parts.empty()) order.push_back(tensor);
+      // Units list q, k, v in the order in which they are fused.
+      parts.push_back(
+          {parameter, stays_float ? std::optional(at::kFloat) : type, place, first_row, rows});
+    };
+    add(place.tensor, 0);
+    if (!place.second_half.empty()) add(place.second_half, rows);
   }
   for (const std::string& name : order) {
     const auto& parts = result.parts[name];
     const Part& first = parts.front();
     std::vector<int64_t> shape =
         first.place.shape.empty() ? first.parameter->whole_shape() : first.place.shape;
+    if (first.place.shape.empty()) shape[0] = first.num_rows;
     if (first.place.stacked == 0)
-      for (size_t i = 1; i < parts.size(); ++i) shape[0] += parts[i].parameter->whole_shape()[0];
+      for (size_t i = 1; i < parts.size(); ++i) shape[0] += parts[i].num_rows;
     if (first.place.transposed) std::ranges::reverse(shape);
     if (first.place.stacked > 0) shape.insert(shape.begin(), first.place.stacked);
     result.infos.push_back(
@@ -85,10 +94,10 @@ FileTensors arrange(models::Model& model, models::Layout layout,
 
 // A tensor of the file, put together from its parameters.
 at::Tensor value_of(const Part& part, const ParameterReader& read) {
-  at::Tensor value = read(*part.parameter).detach();
+  at::Tensor value = read(*part.parameter).detach().narrow(0, part.first_row, part.num_rows);
   value = (part.type ? value.to(*part.type) : value).contiguous();
   if (part.place.added != 0) value = value.add(part.place.added);
-  if (part.place.paired_heads > 0) value = models::join_pairs(value, part.place.paired_heads);
+  value = models::in_order(part.place.order, value);
   return part.place.transposed ? value.t().contiguous() : value;
 }
 

@@ -13,14 +13,15 @@ namespace snug::files {
 namespace {
 
 // In the order of the enum.
-constexpr std::array<DTypeLayout, 20> kLayouts = {{
+constexpr std::array<DTypeLayout, 21> kLayouts = {{
     {"F64", 1, 8},      {"F32", 1, 4},      {"F16", 1, 2},      {"BF16", 1, 2},
     {"I64", 1, 8},      {"I32", 1, 4},      {"I16", 1, 2},      {"I8", 1, 1},
     {"U8", 1, 1},       {"BOOL", 1, 1},     {"Q4_0", 32, 18},   {"Q4_1", 32, 20},
     {"Q5_0", 32, 22},   {"Q5_1", 32, 24},   {"Q8_0", 32, 34},   {"Q2_K", 256, 84},
     {"Q3_K", 256, 110}, {"Q4_K", 256, 144}, {"Q5_K", 256, 176}, {"Q6_K", 256, 210},
+    {"MXFP4", 32, 17},
 }};
-static_assert(kLayouts.size() == static_cast<size_t>(DType::Q6_K) + 1);
+static_assert(kLayouts.size() == static_cast<size_t>(DType::MXFP4) + 1);
 
 }  // namespace
 

@@ -31,6 +31,7 @@ enum class DType : uint8_t {
   Q4_K,
   Q5_K,
   Q6_K,
+  MXFP4,
 };
 
 struct DTypeLayout {

@@ -6,7 +6,9 @@
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/kernels/cpu/rope_tables.h"
@@ -74,7 +76,8 @@ struct Config {
 
 // Each throws UserError naming the source and the key that is missing, unknown or out of range.
 Config read_config(const nlohmann::json& config, const std::string& where);
-Config from_gguf(const files::GgufFile& file);
+// `others`: the architectures that are read elsewhere, for the message about one that is not.
+Config from_gguf(const files::GgufFile& file, std::set<std::string_view> others = {});
 // The file says neither whether the head is tied nor which tokens are special: `tensors` and the
 // Hugging Face files beside it do.
 Config from_litgpt(const std::filesystem::path& model_config_yaml,

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <utility>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -18,9 +19,16 @@ using kernels::cpu::RopeScaling;
 using kernels::cpu::RopeType;
 using nlohmann::json;
 
+// Keys of YaRN, behind "<architecture>.rope.scaling.", and in config.json's rope_scaling.
+constexpr std::pair<const char*, const char*> kYarnKeys[] = {
+    {"yarn_beta_fast", "beta_fast"},
+    {"yarn_beta_slow", "beta_slow"},
+    {"yarn_log_multiplier", "mscale_all_dim"}};  // beside an mscale of 1
+constexpr const char* kTemperature = "attention.temperature_scale";
+
 constexpr int64_t kLlama3Positions = 8192;  // context of the pretraining of Llama 3.1 to 3.3
 
-enum class Kind { Count, Number };
+enum class Kind { Count, Number, Flag };
 
 // A key of GGUF files, behind "<architecture>.", and of config.json. Those that a family lacks are
 // neither read nor written.
@@ -39,12 +47,16 @@ constexpr Key kKeys[] = {
     {"expert_count", "num_local_experts", Kind::Count},
     {"expert_used_count", "num_experts_per_tok", Kind::Count},
     {"expert_feed_forward_length", "moe_intermediate_size", Kind::Count},
+    {"expert_feed_forward_length", "intermediate_size", Kind::Count},
     {"attention.head_count", "num_attention_heads", Kind::Count},
     {"attention.head_count_kv", "num_key_value_heads", Kind::Count},
     {"attention.key_length", "head_dim", Kind::Count},
     {"attention.layer_norm_rms_epsilon", "rms_norm_eps", Kind::Number},
     {"attention.layer_norm_epsilon", "norm_epsilon", Kind::Number},
+    {"attention.layer_norm_epsilon", "layer_norm_eps", Kind::Number},
+    {"use_parallel_residual", "use_parallel_residual", Kind::Flag},
     {"rope.freq_base", "rope_theta", Kind::Number},
+    {"rope.freq_base", "rotary_emb_base", Kind::Number},
     {"attn_logit_softcapping", "attn_logit_softcapping", Kind::Number},
     {"final_logit_softcapping", "final_logit_softcapping", Kind::Number},
     {"attention.sliding_window", "sliding_window", Kind::Count},
@@ -55,18 +67,19 @@ constexpr Key kKeys[] = {
 };
 
 bool has_key(const Family& family, const json& config, const Key& key) {
-  const std::string_view ours = key.ours;
+  const std::string_view ours = key.ours, gguf = key.gguf;
   if (ours == "num_local_experts" && config.contains("num_experts")) return false;
+  if (ours == "intermediate_size" && gguf == "expert_feed_forward_length")
+    return family.fused_experts;
   return config.contains(ours) && (family.gguf_window || ours != "sliding_window");
 }
 
-std::string key_of(const Family& family, const char* name) {
+std::string key_of(const Family& family, std::string_view name) {
   return fmt::format("{}.{}", family.gguf, name);
 }
 
-// Stored as float32, where 1e-5 becomes 9.99999974e-06; rounded back.
-double number_of(const files::GgufFile& file, const std::string& key) {
-  return std::stod(fmt::format("{:.6g}", file.number(key)));
+std::string key_of(const files::GgufFile& file, std::string_view name) {
+  return fmt::format("{}.{}", file.text("general.architecture"), name);
 }
 
 // GGUF stores Llama 3's scaling as factors: the divisor of each frequency.
@@ -135,16 +148,21 @@ json longrope_scaling(const files::GgufFile& file, const std::string& attention_
                           .original_max_position = original,
                           .short_factor = brief_numbers,
                           .long_factor = long_numbers};
-  const double found = number_of(file, attention_key);
+  const double found = file.short_number(attention_key);
   const double given =
       kernels::cpu::rope_frequencies(usual, 2 * std::ssize(long_numbers), 1).attention_factor;
   if (std::abs(found - given) > 1e-4 * given) scaling["attention_factor"] = found;
   return scaling;
 }
 
-// Such as yarn_beta_fast. A factor of attention is read of longrope alone.
-void refuse_other_scaling(const files::GgufFile& file, const std::string& prefix) {
-  const std::set<std::string> read = {"type", "factor", "original_context_length", "finetuned"};
+// A factor of attention is read of longrope alone.
+void refuse_other_scaling(const files::GgufFile& file, const Family& family,
+                          const std::string& prefix) {
+  std::set<std::string> read = {"type", "factor", "original_context_length", "finetuned"};
+  if (file.text(prefix + "type", "") == "yarn")
+    for (const auto& [theirs, ours] : kYarnKeys)
+      if (family.scaled_queries || !std::string_view(ours).starts_with("mscale"))
+        read.insert(theirs);
   const bool is_longrope = file.find("rope_factors_long.weight") != nullptr;
   for (const auto& [key, value] : file.metadata()) {
     if (!key.starts_with(prefix) || read.contains(key.substr(prefix.size()))) continue;
@@ -154,9 +172,26 @@ void refuse_other_scaling(const files::GgufFile& file, const std::string& prefix
   }
 }
 
+// With what the family has besides, such as gpt-oss's bounds, which are no whole numbers.
+json yarn_scaling(const files::GgufFile& file, const Family& family, const std::string& prefix,
+                  int64_t positions) {
+  json scaling = default_config(family)["rope_scaling"];
+  if (family.scaled_queries) {
+    scaling["llama_4_scaling_beta"] = file.short_number(key_of(file, kTemperature));
+    scaling["mscale_all_dim"] = 0;
+  }
+  scaling["rope_type"] = "yarn";
+  scaling["factor"] = file.number(prefix + "factor");
+  scaling["original_max_position_embeddings"] =
+      file.integer(prefix + "original_context_length", positions);
+  for (const auto& [theirs, ours] : kYarnKeys)
+    if (file.has(prefix + theirs)) scaling[ours] = file.short_number(prefix + theirs);
+  return scaling;
+}
+
 json rope_scaling(const files::GgufFile& file, const Family& family, const json& config) {
-  const std::string prefix = key_of(family, "rope.scaling.");
-  refuse_other_scaling(file, prefix);
+  const std::string prefix = key_of(file, "rope.scaling.");
+  refuse_other_scaling(file, family, prefix);
   const auto key = [&](const char* name) { return prefix + name; };
   const int64_t positions = config["max_position_embeddings"];
   if (const files::TensorInfo* factors = file.find("rope_freqs.weight"))
@@ -169,14 +204,13 @@ json rope_scaling(const files::GgufFile& file, const Family& family, const json&
                                 ? positions
                                 : config["original_max_position_embeddings"].get<int64_t>());
   const std::string type = file.text(key("type"), "none");
+  if (type != "yarn" && family.scaled_queries)
+    throw UserError("{}: {} without YaRN (rope.scaling.type \"{}\") is not supported", file.label(),
+                    key_of(file, kTemperature), type);
   if (type == "none") return nullptr;
   if (type == "linear")
     return {{"rope_type", "linear"}, {"factor", file.number(key("factor"), 1.0)}};
-  if (type == "yarn")
-    return {{"rope_type", "yarn"},
-            {"factor", file.number(key("factor"))},
-            {"original_max_position_embeddings",
-             file.integer(key("original_context_length"), positions)}};
+  if (type == "yarn") return yarn_scaling(file, family, prefix, positions);
   throw UserError(
       "{}: rope scaling \"{}\" in a GGUF file is not supported; linear, yarn and Llama 3's are",
       file.label(), type);
@@ -184,29 +218,45 @@ json rope_scaling(const files::GgufFile& file, const Family& family, const json&
 
 void write_rope_scaling(const Config& c, files::GgufWriter& out) {
   const auto key = [&](const char* name) {
-    return key_of(*c.family, (std::string("rope.scaling.") + name).c_str());
+    return key_of(*c.family, std::string("rope.scaling.") + name);
   };
   const RopeScaling& rope = c.rope;
-  const RopeScaling usual{.type = RopeType::Yarn,
-                          .factor = rope.factor,
-                          .original_max_position = rope.original_max_position};
+  const json of_family = default_config(*c.family)["rope_scaling"];
+  RopeScaling usual{.type = RopeType::Yarn,
+                    .factor = rope.factor,
+                    .original_max_position = rope.original_max_position,
+                    .truncate = of_family.is_null() || of_family.value("truncate", true)};
+  if (c.family->scaled_queries) {  // llama.cpp reads these of Ministral 3 alone
+    usual.beta_fast = rope.beta_fast;
+    usual.beta_slow = rope.beta_slow;
+    usual.mscale = 1;
+    usual.mscale_all_dim = rope.mscale == 0 ? 0 : rope.mscale_all_dim;
+    usual.query_beta = rope.query_beta;
+  }
   const auto attention_factor = [&](const RopeScaling& of) {
     return kernels::cpu::rope_frequencies(of, c.rotary_dim, 1).attention_factor;
   };
-  const bool usual_yarn =
-      rope.type == RopeType::Yarn && rope.beta_fast == usual.beta_fast &&
-      rope.beta_slow == usual.beta_slow && rope.mscale == 0 && rope.mscale_all_dim == 0 &&
-      std::abs(attention_factor(rope) - attention_factor(usual)) < 1e-6 && rope.truncate;
+  const bool usual_yarn = rope.type == RopeType::Yarn && rope.beta_fast == usual.beta_fast &&
+                          rope.beta_slow == usual.beta_slow &&
+                          std::abs(attention_factor(rope) - attention_factor(usual)) < 1e-6 &&
+                          rope.truncate == usual.truncate;
   const auto original = static_cast<uint32_t>(rope.original_max_position);
+  const auto set_unless = [&](const std::string& name, double value, double absent) {
+    if (value != absent) out.set_f32(name, static_cast<float>(value));
+  };
   if (rope.type == RopeType::None) return;
-  if (rope.type == RopeType::Linear) {
+  if (rope.type == RopeType::Linear && rope.query_beta == 0) {
     out.set_text(key("type"), "linear");
     out.set_f32(key("factor"), static_cast<float>(rope.factor));
   } else if (usual_yarn) {
     out.set_text(key("type"), "yarn");
     out.set_f32(key("factor"), static_cast<float>(rope.factor));
     out.set_u32(key("original_context_length"), original);
-  } else if (rope.type == RopeType::Llama3) {
+    set_unless(key("yarn_beta_fast"), rope.beta_fast, RopeScaling().beta_fast);
+    set_unless(key("yarn_beta_slow"), rope.beta_slow, RopeScaling().beta_slow);
+    set_unless(key("yarn_log_multiplier"), usual.mscale_all_dim, 0);
+    set_unless(key_of(*c.family, kTemperature), rope.query_beta, 0);
+  } else if (rope.type == RopeType::Llama3 && rope.query_beta == 0) {
     out.set_u32(key("original_context_length"), original);
   } else if (rope.type == RopeType::LongRope && c.family->gguf == "phi3") {
     out.set_u32(key("original_context_length"), original);
@@ -217,9 +267,11 @@ void write_rope_scaling(const Config& c, files::GgufWriter& out) {
   }
 }
 
-const Family& family_of(const files::GgufFile& file) {
+const Family& family_of(const files::GgufFile& file, std::set<std::string_view> known) {
   const std::string architecture = file.text("general.architecture");
-  std::set<std::string_view> known;
+  // llama.cpp has mistral3 for every text model of Mistral 3; Ministral 3's scale queries.
+  if (architecture == "mistral3" && !file.has(key_of(file, kTemperature)))
+    return *find_family("mistral");
   const Family* found = nullptr;
   for (const Family& family : families()) {
     if (!family.gguf.empty()) known.insert(family.gguf);
@@ -246,8 +298,10 @@ void read_tensors(const files::GgufFile& file, json& config) {
     throw UserError("{}: tensor token_embd.weight is missing", file.describe());
   config["vocab_size"] = embedding->shape[0];
   config["tie_word_embeddings"] = file.find("output.weight") == nullptr;
-  for (const char* key : {"attention_bias", "use_bias"})
-    if (config.contains(key)) config[key] = file.find("blk.0.attn_q.bias") != nullptr;
+  const bool has_bias =
+      file.find("blk.0.attn_q.bias") != nullptr || file.find("blk.0.attn_qkv.bias") != nullptr;
+  for (const char* key : {"attention_bias", "use_bias", "use_qkv_bias"})
+    if (config.contains(key)) config[key] = has_bias;
   if (config.contains("mlp_bias")) config["mlp_bias"] = file.find("blk.0.ffn_gate.bias") != nullptr;
 }
 
@@ -288,17 +342,48 @@ void check_layers(const Config& c) {
   }
 }
 
-// Nor how experts' weights are made of the router's: as shares of those that a token is routed to,
-// or, in OLMoE, of all.
-bool usual_routes(const Family& family) { return family.gguf != "olmoe"; }
+// What llama.cpp takes for granted of an architecture, without a key that could say otherwise.
+struct Granted {
+  std::string_view gguf;
+  const char* key;
+  json value;
+};
+
+const std::vector<Granted>& granted() {
+  static const std::vector<Granted> all = {
+      {"gemma3", "rope_local_base_freq", 10000.0},
+      // How experts' weights are made of the router's: as shares of those that a token is routed
+      // to, or of all.
+      {"qwen3moe", "norm_topk_prob", true},
+      {"olmoe", "norm_topk_prob", false},
+      {"gpt-oss", "swiglu_limit", 7.0},
+      {"gpt-oss", "swiglu_alpha", 1.702},
+      {"gpt-oss", "attention_bias", true},
+      {"gpt-oss", "tie_word_embeddings", false},
+      {"gptneox", "attention_bias", true},
+      {"gptneox", "tie_word_embeddings", false},
+      {"stablelm", "tie_word_embeddings", false},
+  };
+  return all;
+}
+
+void check_granted(const Config& c) {
+  const std::string usual = default_config(*c.family)["hidden_act"];
+  if (c.activation != ops::activation_of(usual, "hidden_act"))
+    throw UserError(
+        "a GGUF file of a {} model cannot say that its activation is not {}; write a Hugging Face "
+        "directory (--to hf)",
+        c.family->model_type, usual);
+  for (const auto& [gguf, key, value] : granted())
+    if (gguf == c.family->gguf && c.json[key] != value)
+      throw UserError(
+          "a GGUF file of a {} model cannot say that {} is {}; write a Hugging Face directory "
+          "(--to hf)",
+          c.family->model_type, key, c.json[key].dump());
+}
 
 void check_experts(const Config& c) {
   if (!is_mixture(*c.family)) return;
-  if (c.normalized_routes != usual_routes(*c.family))
-    throw UserError(
-        "a GGUF file of a {} model cannot say that norm_topk_prob is {}; write a Hugging Face "
-        "directory (--to hf)",
-        c.family->model_type, c.normalized_routes);
   if (c.family->gguf == "olmoe" && c.num_key_value_heads != c.num_attention_heads)
     throw UserError(
         "llama.cpp reads no {} model whose heads share keys, as those of {} heads do here; write a "
@@ -321,12 +406,7 @@ int64_t usual_query_scalar(const json& config) {
   return config["hidden_size"].get<int64_t>() / config["num_attention_heads"].get<int64_t>();
 }
 
-void check_constants(const Config& c) {
-  if (c.json.contains("rope_local_base_freq") && c.window_rope.base != RopeScaling().base)
-    throw UserError(
-        "a GGUF file of a {} model cannot say that rope_local_base_freq is {}; write a Hugging "
-        "Face directory (--to hf)",
-        c.family->model_type, c.window_rope.base);
+void check_query_scalar(const Config& c) {
   if (c.json.contains("query_pre_attn_scalar") &&
       c.json["query_pre_attn_scalar"] != usual_query_scalar(c.json))
     throw UserError(
@@ -337,29 +417,37 @@ void check_constants(const Config& c) {
 
 }  // namespace
 
-Config from_gguf(const files::GgufFile& file) {
-  const Family& family = family_of(file);
+Config from_gguf(const files::GgufFile& file, std::set<std::string_view> others) {
+  const Family& family = family_of(file, std::move(others));
   json config = default_config(family);
   for (const Key& key : kKeys) {
-    const std::string name = key_of(family, key.gguf);
+    const std::string name = key_of(file, key.gguf);
     if (!has_key(family, config, key) || !file.has(name)) continue;
-    if (key.kind == Kind::Count)
+    if (key.kind == Kind::Flag)
+      config[key.ours] = file.boolean(name);
+    else if (key.kind == Kind::Count)
       config[key.ours] = file.integer(name);
     else
-      config[key.ours] = number_of(file, name);
+      config[key.ours] = file.short_number(name);
   }
-  if (config.contains("norm_topk_prob")) config["norm_topk_prob"] = usual_routes(family);
-  // Absent where it is what the sizes give, whatever transformers assumes.
-  if (!file.has(key_of(family, "attention.key_length"))) config["head_dim"] = nullptr;
-  if (family.window_rope == WindowRope::Alone &&
-      !file.has(key_of(family, "attention.sliding_window")))
+  for (const auto& [gguf, key, value] : granted())
+    if (gguf == family.gguf) config[key] = value;
+  if (!family.gguf_window && config.contains("sliding_window") &&
+      !config.contains("use_sliding_window"))
     config["sliding_window"] = nullptr;
-  if (const std::string name = key_of(family, "rope.dimension_count");
+  // Absent where it is what the sizes give, whatever transformers assumes.
+  if (!file.has(key_of(file, "attention.key_length"))) config["head_dim"] = nullptr;
+  if (family.window_rope == WindowRope::Alone &&
+      !file.has(key_of(file, "attention.sliding_window")))
+    config["sliding_window"] = nullptr;
+  if (const std::string name = key_of(file, "rope.dimension_count");
       config.contains("partial_rotary_factor") && file.has(name)) {
     const double heads = config["num_attention_heads"], width = config["hidden_size"];
-    config["partial_rotary_factor"] = static_cast<double>(file.integer(name)) * heads / width;
+    for (const char* key : {"partial_rotary_factor", "rotary_pct"})
+      if (config.contains(key))
+        config[key] = static_cast<double>(file.integer(name)) * heads / width;
   }
-  if (const std::string name = key_of(family, "rope.scaling.original_context_length");
+  if (const std::string name = key_of(file, "rope.scaling.original_context_length");
       !config["original_max_position_embeddings"].is_null() && file.has(name))
     config["original_max_position_embeddings"] = file.integer(name);
   if (config.contains("query_pre_attn_scalar"))
@@ -377,7 +465,8 @@ void to_gguf(const Config& c, files::GgufWriter& out) {
         c.family->model_type);
   check_layers(c);
   check_experts(c);
-  check_constants(c);
+  check_granted(c);
+  check_query_scalar(c);
   const std::string architecture(c.family->gguf);
   if (c.sliding_window > 0 && !c.family->gguf_window)
     warn(
@@ -390,7 +479,9 @@ void to_gguf(const Config& c, files::GgufWriter& out) {
     const std::string name = key_of(*c.family, key.gguf);
     if (!has_key(*c.family, c.json, key) || c.json[key.ours].is_null()) continue;
     if (std::string_view(key.ours) == "head_dim" && usual_heads) continue;
-    if (key.kind == Kind::Count)
+    if (key.kind == Kind::Flag)
+      out.set_bool(name, c.json[key.ours].get<bool>());
+    else if (key.kind == Kind::Count)
       out.set_u32(name, c.json[key.ours].get<uint32_t>());
     else
       out.set_f32(name, c.json[key.ours].get<float>());

@@ -30,6 +30,11 @@ constexpr Names kLayerNames[] = {
     {"mlp.down_proj", "mlp.proj", "ffn_down"},
     {"mlp.c_fc", "", "ffn_up"},
     {"mlp.c_proj", "", "ffn_down"},
+    {"self_attn.sinks", "", "attn_sinks.weight"},
+    {"attention.query_key_value", "", "attn_qkv"},
+    {"attention.dense", "", "attn_output"},
+    {"mlp.dense_h_to_4h", "", "ffn_up"},
+    {"mlp.dense_4h_to_h", "", "ffn_down"},
     {"self_attn.qkv_proj", "", "attn_qkv"},
     {"mlp.gate_up_proj", "", "ffn_up"},
     {"pre_feedforward_layernorm", "", "ffn_norm"},
@@ -40,9 +45,11 @@ constexpr Names kTopNames[] = {
     {"model.norm.weight", "transformer.ln_f.weight", "output_norm.weight"},
     {"model.norm.bias", "", "output_norm.bias"},
     {"lm_head.weight", "lm_head.weight", "output.weight"},
+    {"gpt_neox.embed_in.weight", "", "token_embd.weight"},
+    {"gpt_neox.final_layer_norm.weight", "", "output_norm.weight"},
+    {"gpt_neox.final_layer_norm.bias", "", "output_norm.bias"},
+    {"embed_out.weight", "", "output.weight"},
 };
-
-constexpr std::string_view kLayerPrefix = "model.layers.";
 
 const char* name_in(Layout layout, const Names& names) {
   return layout == Layout::Gguf ? names.gguf : names.litgpt;
@@ -50,8 +57,8 @@ const char* name_in(Layout layout, const Names& names) {
 
 // "self_attn.q_proj" with {"self_attn.q_proj", …, "attn_q"} -> "attn_q"
 std::string layer_name(Layout layout, const Family& family, std::string_view ours) {
-  // Llama's norm of this name is before the MLP.
-  if (family.norms != Norms::Before && ours == "post_attention_layernorm")
+  // Llama's norm of this name is before the MLP, as gpt-oss's is, which llama.cpp names otherwise.
+  if ((family.norms != Norms::Before || family.sinks) && ours == "post_attention_layernorm")
     return "post_attention_norm";
   if (ours == family.names.router) return "ffn_gate_inp";
   for (const Names& names : kLayerNames)
@@ -84,19 +91,30 @@ Placement in_stack(const Config& c, const nn::Parameter& parameter) {
   if (!of) return {.tensor = parameter.name};
   const bool is_bias = of->kind == ".bias";
   return {.tensor = of->experts + of->layer + (is_bias ? "_bias" : ""),
-          .paired_heads = of->layer == c.family->names.expert_gate ? 1 : 0,
+          .order =
+              of->layer == c.family->names.expert_gate ? RowOrder{1, 2, c.expert_size} : RowOrder{},
           .transposed = !is_bias,
           .stacked = c.num_experts,
           .index = of->number};
 }
 
-// Number 3 of "blk.0.ffn_down_exps.weight".
+// Number 3 of "blk.0.ffn_down_exps.weight". A fused layer's gates and ups are two tensors.
 Placement in_gguf_stack(const Config& c, const std::string& block, const ExpertName& of) {
   const WeightNames& names = c.family->names;
-  const char* tensor = of.layer == names.expert_gate ? "ffn_gate_exps"
-                       : of.layer == names.expert_up ? "ffn_up_exps"
-                                                     : "ffn_down_exps";
-  return {.tensor = block + tensor + of.kind, .stacked = c.num_experts, .index = of.number};
+  const bool is_gate = of.layer == names.expert_gate;
+  const std::string gates = block + "ffn_gate_exps" + of.kind,
+                    ups = block + "ffn_up_exps" + of.kind;
+  return {.tensor = is_gate                       ? gates
+                    : of.layer == names.expert_up ? ups
+                                                  : block + "ffn_down_exps" + of.kind,
+          .second_half = is_gate && c.family->fused_experts ? ups : "",
+          .stacked = c.num_experts,
+          .index = of.number};
+}
+
+// Rows of each head in pairs.
+RowOrder pairs(int64_t heads, const nn::Parameter& parameter) {
+  return {heads, 2, parameter.whole_shape()[0] / heads / 2};
 }
 
 }  // namespace
@@ -105,16 +123,19 @@ Placement DecoderModel::placement(Layout layout, const nn::Parameter& parameter)
   const std::string& name = parameter.name;
   if (layout == Layout::HuggingFace)
     return config_.family->fused_experts ? in_stack(config_, parameter) : Placement{.tensor = name};
-  if (config_.family->gguf.empty())
-    throw UserError("{} models are read and written as Hugging Face directories only (--to hf)",
-                    config_.family->model_type);
+  const bool is_gguf = layout == Layout::Gguf;
+  if (is_gguf ? config_.family->gguf.empty() : !config_.family->in_litgpt)
+    throw UserError("{} models are neither read nor written {}; use a Hugging Face directory",
+                    config_.family->model_type, is_gguf ? "as GGUF files" : "in LitGPT's layout");
   const double added =
       layout == Layout::Gguf && config_.family->unit_offset && name.ends_with("norm.weight") ? 1
                                                                                              : 0;
   for (const Names& names : kTopNames)
     if (name == names.ours) return {.tensor = name_in(layout, names), .added = added};
-  const size_t dot = name.find('.', kLayerPrefix.size()), kind = name.rfind('.');
-  const std::string layer = name.substr(kLayerPrefix.size(), dot - kLayerPrefix.size());
+  const size_t number = std::string_view(config_.family->names.layers).size();
+  const size_t dot = name.find('.', number);
+  const size_t kind = name.ends_with("sinks") ? name.size() : name.rfind('.');
+  const std::string layer = name.substr(number, dot - number);
   const std::string rest = name.substr(dot + 1, kind - dot - 1);
   const std::string block = (layout == Layout::Gguf ? "blk." : "transformer.h.") + layer + ".";
   if (const auto of = expert_name(*config_.family, name)) return in_gguf_stack(config_, block, *of);
@@ -122,8 +143,11 @@ Placement DecoderModel::placement(Layout layout, const nn::Parameter& parameter)
                   .added = added};
   const bool is_q = rest == "self_attn.q_proj", is_k = rest == "self_attn.k_proj";
   if (layout == Layout::Gguf) {
+    if (config_.family->interleaved && rest == config_.family->names.qkv)
+      place.order = {1, config_.num_attention_heads, 3};
     if (config_.family->gguf_rows == GgufRows::Paired && (is_q || is_k))
-      place.paired_heads = is_q ? config_.num_attention_heads : config_.num_key_value_heads;
+      place.order =
+          pairs(is_q ? config_.num_attention_heads : config_.num_key_value_heads, parameter);
     return place;
   }
   const int64_t q_rows = config_.num_attention_heads * config_.head_dim;

@@ -242,8 +242,9 @@ std::vector<nn::SplitRow> Gpt2Model::split() const {
 }
 
 Placement Gpt2Model::placement(Layout layout, const nn::Parameter& parameter) const {
-  if (layout != Layout::HuggingFace)
-    throw UserError("GPT-2 models are read and written as Hugging Face directories only (--to hf)");
+  if (layout == Layout::LitGpt)
+    throw UserError("GPT-2 models are not read or written in LitGPT's layout (--to hf, --to gguf)");
+  if (layout == Layout::Gguf) return {.tensor = gguf_name(parameter.name), .shape = {}};
   std::string name = parameter.name;
   if (bare_names_ && name.starts_with(kPrefix)) name.erase(0, kPrefix.size());
   return {.tensor = std::move(name), .transposed = is_kept_transposed(parameter), .shape = {}};

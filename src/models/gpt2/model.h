@@ -1,5 +1,5 @@
 // GPT-2 (Radford et al. 2019), also in minGPT's sizes: its config, its units (embedding, blocks,
-// and norm + head + loss) and its tensor names in Hugging Face files.
+// and norm + head + loss) and its tensor names in Hugging Face's and GGUF files.
 //
 // Shapes: N tokens, D n_embd, F n_inner, V vocab_size, P n_positions; c rows of hidden states as
 // core/nn/functions.h says.
@@ -17,6 +17,7 @@
 #include "core/nn/linear.h"
 #include "core/nn/unit.h"
 #include "core/ops/activation.h"
+#include "files/weights/gguf/gguf.h"
 #include "files/weights/tensor_source.h"
 #include "models/model.h"
 
@@ -98,6 +99,11 @@ class Head final : public nn::Head {
 std::unique_ptr<Model> make_model(const nlohmann::json& config, const std::string& where,
                                   const files::TensorSource* files);
 
+// GGUF files (gguf.cpp). Each throws UserError for what the other side has no place for.
+std::string gguf_name(const std::string& parameter);
+std::unique_ptr<Model> model_from_gguf(const files::GgufFile& file);
+void write_gguf(const Config& config, files::GgufWriter& out);
+
 class Gpt2Model final : public Model {
  public:
   // `bare_names`: tensor names in the files lack the prefix "transformer.".
@@ -107,6 +113,7 @@ class Gpt2Model final : public Model {
   std::vector<nn::SplitRow> split() const override;
   Placement placement(Layout layout, const nn::Parameter& parameter) const override;
   nlohmann::json hugging_face_config() const override { return to_hugging_face(config_); }
+  void write_gguf_config(files::GgufWriter& out) const override { write_gguf(config_, out); }
   double initializer_range() const override { return config_.initializer_range; }
   // Throws UserError if max_seqlen exceeds the learned positions.
   void prepare(at::Device device, int64_t max_seqlen) override;

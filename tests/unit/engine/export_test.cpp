@@ -42,6 +42,12 @@ class Exported : public testing::Test {
     }
     if (config.contains("mlp_only_layers")) config["mlp_only_layers"] = json::array();
     if (config["model_type"] == "olmoe") config["num_key_value_heads"] = 4;
+    if (config["model_type"] == "gpt_oss") {
+      config["swiglu_limit"] = 7.0;
+      config["rope_parameters"].update({{"beta_fast", 32.0}, {"beta_slow", 1.0}});
+    }
+    if (config["model_type"] == "ministral3")  // says nothing beside the model's own
+      config["rope_parameters"].erase("max_position_embeddings");
     config.update(more.is_null() ? json::object() : more);
     write_file_atomically(folder_ / "config.json", config.dump());
     model_ = models::model_from_config(folder_ / "config.json");
@@ -135,7 +141,8 @@ INSTANTIATE_TEST_SUITE_P(Kinds, EachModel,
                          testing::Values("llama", "llama-bias", "llama-linear", "llama3-rope",
                                          "mistral", "qwen2", "qwen3", "granite", "olmo2", "olmo3",
                                          "exaone4-full", "starcoder2", "phi3", "phi3-longrope",
-                                         "gemma2", "gemma3", "mixtral", "olmoe", "qwen3-moe"),
+                                         "gemma2", "gemma3", "mixtral", "olmoe", "qwen3-moe",
+                                         "gpt-oss", "gpt-neox", "stablelm", "ministral3", "gpt2"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::erase(name, '-');
@@ -162,7 +169,8 @@ TEST_F(Exported, AMixtureThatGgufCannotSayIsRefused) {
       {"qwen3-moe", {{"norm_topk_prob", false}}, "norm_topk_prob is false"},
       {"olmoe", {{"norm_topk_prob", true}}, "norm_topk_prob is true"},
       {"olmoe", {{"num_key_value_heads", 2}}, "share keys"},
-      {"gpt-oss", {}, "gpt_oss"}};
+      {"gpt-oss", {{"swiglu_limit", 0.7}}, "swiglu_limit is 0.7"},
+      {"gpt-oss", {{"attention_bias", false}}, "attention_bias is false"}};
   for (const auto& [kind, more, message] : cases) {
     make(kind, at::kFloat, more);
     EXPECT_THAT(
@@ -331,8 +339,9 @@ TEST_F(Exported, RotaryScalingThatNoOneReadsInAGgufFileIsRefused) {
   }
 }
 
+// Of "gpt2-untied" and "gpt-neox-serial" the activation.
 TEST_F(Exported, FamiliesWithoutAGgufFormAreRefused) {
-  for (const char* kind : {"gpt-neox", "stablelm"}) {
+  for (const char* kind : {"ministral", "gpt2-untied", "gpt-neox-serial"}) {
     make(kind);
     EXPECT_THROW(export_gguf(folder_ / "m.gguf", *model_, *tokenizer_, resident_value, options_),
                  UserError);

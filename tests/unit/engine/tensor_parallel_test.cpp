@@ -90,6 +90,27 @@ at::Tensor slice_of(const at::Tensor& whole, const nn::Parameter& parameter) {
   return at::cat(parts, dim);
 }
 
+// Each of four ranks loads its slices of the whole model's weights from a checkpoint.
+void expect_slices(models::Model& whole, const fs::path& path) {
+  for (int rank = 0; rank < 4; ++rank) {
+    SCOPED_TRACE(path.string() + ", rank " + std::to_string(rank));
+    const auto mesh = mesh_of_rank(rank, 4);
+    models::Checkpoint checkpoint = models::open_checkpoint(path);
+    cut_for(*checkpoint.model, *mesh);
+    for (nn::Parameter* parameter : checkpoint.model->parameters())
+      parameter->allocate(at::kCPU, at::kFloat);
+    models::load_weights(checkpoint);
+    const auto wanted = whole.parameters();
+    const auto found = checkpoint.model->parameters();
+    for (size_t i = 0; i < found.size(); ++i) {
+      const at::Tensor expected = slice_of(wanted[i]->value, *found[i]);
+      EXPECT_TRUE(at::equal(found[i]->value.detach(), expected)) << found[i]->name;
+      EXPECT_TRUE(at::equal(models::read_parameter(checkpoint, *found[i], at::kFloat), expected))
+          << found[i]->name;
+    }
+  }
+}
+
 TEST_F(CutModel, SlicesMakeUpTheWholeAndDrawItsNumbers) {
   write_config({{"vocab_size", 307}});
   const auto whole = make_filled();
@@ -218,26 +239,19 @@ TEST_F(CutModel, ReadsItsSlicesFromEveryLayout) {
       export_gguf(folder_ / "model.gguf", *whole, *tokenizer, resident_value, options);
       paths.push_back(folder_ / "model.gguf");
     }
-    for (const fs::path& path : paths)
-      for (int rank = 0; rank < 4; ++rank) {
-        SCOPED_TRACE(path.string() + ", rank " + std::to_string(rank));
-        const auto mesh = mesh_of_rank(rank, 4);
-        models::Checkpoint checkpoint = models::open_checkpoint(path);
-        cut_for(*checkpoint.model, *mesh);
-        for (nn::Parameter* parameter : checkpoint.model->parameters())
-          parameter->allocate(at::kCPU, at::kFloat);
-        models::load_weights(checkpoint);
-        const auto wanted = whole->parameters();
-        const auto found = checkpoint.model->parameters();
-        for (size_t i = 0; i < found.size(); ++i) {
-          const at::Tensor expected = slice_of(wanted[i]->value, *found[i]);
-          EXPECT_TRUE(at::equal(found[i]->value.detach(), expected)) << found[i]->name;
-          EXPECT_TRUE(
-              at::equal(models::read_parameter(checkpoint, *found[i], at::kFloat), expected))
-              << found[i]->name;
-        }
-      }
+    for (const fs::path& path : paths) expect_slices(*whole, path);
   }
+}
+
+// A GGUF file has all queries of a GPT-NeoX, then all keys and all values.
+TEST_F(CutModel, TakesItsHeadsOfAGptNeoxFromGguf) {
+  json config = json::parse(read_file(kData / "parity/gpt-neox/config.json"));
+  config["vocab_size"] = 304;
+  write_file_atomically(folder_ / "config.json", config.dump());
+  const auto whole = make_filled();
+  const auto tokenizer = tokenizer::Tokenizer::from_directory(kData / "system/tiny");
+  export_gguf(folder_ / "model.gguf", *whole, *tokenizer, resident_value, {.dtype = at::kFloat});
+  expect_slices(*whole, folder_ / "model.gguf");
 }
 
 TEST_F(CutModel, QuantizesItsSlicesToTheWholesNumbers) {

@@ -171,6 +171,24 @@ TEST_F(Directory, AFolderWithoutATokenizerSaysWhatIsMissing) {
   }
 }
 
+// GPT-NeoX's splits words as GPT-2's and brings texts to NFC; StableLM 2's is llama.cpp's qwen2.
+TEST_F(Directory, GgufNamesHowGptNeoxSplitsWords) {
+  nlohmann::json written = read_data("qwen2/tokenizer.json");
+  written["pre_tokenizer"] = {{"type", "ByteLevel"}, {"add_prefix_space", false}};
+  put("tokenizer.json", written.dump());
+  const auto tokenizer = load();
+  GgufVocabulary v = tokenizer->gguf_vocabulary(tokenizer->vocabulary_size());
+  EXPECT_EQ(v.pre, "olmo");
+  const auto read = Tokenizer::from_gguf(v);
+  const auto qwen2 = Tokenizer::from_directory(data_path("qwen2"));
+  v.pre = "stablelm2";
+  const auto stablelm = Tokenizer::from_gguf(v);
+  for (const auto& line : MixedText(5).lines(300)) {
+    ASSERT_EQ(read->encode(line, true), tokenizer->encode(line, true)) << line;
+    ASSERT_EQ(stablelm->encode(line, true), qwen2->encode(line, true)) << line;
+  }
+}
+
 TEST(Gguf, SentencepieceVocabularyMergesByScore) {
   GgufVocabulary v;
   v.model = "llama";

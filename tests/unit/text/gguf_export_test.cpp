@@ -44,7 +44,7 @@ TEST_P(GgufExportOf, GivesTheSameIds) {
 
 INSTANTIATE_TEST_SUITE_P(Kinds, GgufExportOf,
                          testing::Values(std::pair("llama3", "llama-bpe"),
-                                         std::pair("qwen2", "qwen2"),
+                                         std::pair("qwen2", "qwen2"), std::pair("o200k", "gpt-4o"),
                                          std::pair("llama2", "default"),
                                          std::pair("sentencepiece", "default")),
                          [](const auto& info) { return std::string(info.param.first); });

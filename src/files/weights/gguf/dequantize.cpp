@@ -3,6 +3,7 @@
 // Each decoder is compiled twice, for any x86-64 and for AVX2; both give the same bits. A loop of
 // 16 must not be unrolled before it is vectorised, or GCC leaves it scalar: up to ten times slower.
 // SPDX-License-Identifier: Apache-2.0
+#include <bit>
 #include <cstring>
 
 #include "base/error.h"
@@ -88,6 +89,22 @@ struct Q8_0 {
     const float scale = half_at(in);
     for (int i = 0; i < 32; ++i)
       out[i] = scale * static_cast<float>(static_cast<int8_t>(in[2 + i]));
+  }
+};
+
+// exponent, 16 bytes as in Q4_0; the codes of mxfp4.h, doubled here and their scale halved.
+struct Mxfp4 {
+  static constexpr int64_t kElements = 32, kBytes = 17;
+  static constexpr int8_t kCodes[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+  [[gnu::always_inline]] static void decode(const uint8_t* in, float* out) {
+    const uint32_t exponent = in[0];
+    const float scale =
+        std::bit_cast<float>(exponent < 2 ? 0x00200000u << exponent : (exponent - 1) << 23);
+    const uint8_t* packed = in + 1;
+    for (int i = 0; i < 16; ++i) {
+      out[i] = scale * static_cast<float>(kCodes[packed[i] & 15]);
+      out[i + 16] = scale * static_cast<float>(kCodes[packed[i] >> 4]);
+    }
   }
 };
 
@@ -247,6 +264,8 @@ void dequantize(DType type, const void* in, float* out, int64_t count) {
       return decode<Q5_K>(in, out, count);
     case DType::Q6_K:
       return decode<Q6_K>(in, out, count);
+    case DType::MXFP4:
+      return decode<Mxfp4>(in, out, count);
     default:
       throw InternalError(fmt::format("{} is not a quantized type", name(type)));
   }

@@ -59,6 +59,8 @@ class GgufFile : public TensorSource {
   bool has(std::string_view key) const;
   int64_t integer(std::string_view key, std::optional<int64_t> otherwise = {}) const;
   double number(std::string_view key, std::optional<double> otherwise = {}) const;
+  // One that was a short decimal number before it was float32: 9.99999974e-06 is 1e-5.
+  double short_number(std::string_view key) const;
   std::string text(std::string_view key, std::optional<std::string> otherwise = {}) const;
   bool boolean(std::string_view key, std::optional<bool> otherwise = {}) const;
   bool is_array(std::string_view key) const;  // some keys hold one number or one per layer

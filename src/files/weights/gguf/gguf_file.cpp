@@ -131,6 +131,10 @@ double GgufFile::number(std::string_view key, std::optional<double> otherwise) c
   return number_at(value.type, value.bytes, 0);
 }
 
+double GgufFile::short_number(std::string_view key) const {
+  return std::stod(fmt::format("{:.6g}", number(key)));
+}
+
 std::string GgufFile::text(std::string_view key, std::optional<std::string> otherwise) const {
   if (otherwise && !has(key)) return *otherwise;
   const GgufValue& value = required(key);
@@ -184,28 +188,14 @@ std::string GgufFile::show(const GgufValue& value) {
 
 namespace {
 
-constexpr std::array<std::pair<uint32_t, DType>, 18> kRead = {{
-    {0, DType::F32},
-    {1, DType::F16},
-    {2, DType::Q4_0},
-    {3, DType::Q4_1},
-    {6, DType::Q5_0},
-    {7, DType::Q5_1},
-    {8, DType::Q8_0},
-    {10, DType::Q2_K},
-    {11, DType::Q3_K},
-    {12, DType::Q4_K},
-    {13, DType::Q5_K},
-    {14, DType::Q6_K},
-    {24, DType::I8},
-    {25, DType::I16},
-    {26, DType::I32},
-    {27, DType::I64},
-    {28, DType::F64},
-    {30, DType::BF16},
+constexpr std::array<std::pair<uint32_t, DType>, 19> kRead = {{
+    {0, DType::F32},   {1, DType::F16},   {2, DType::Q4_0},  {3, DType::Q4_1},   {6, DType::Q5_0},
+    {7, DType::Q5_1},  {8, DType::Q8_0},  {10, DType::Q2_K}, {11, DType::Q3_K},  {12, DType::Q4_K},
+    {13, DType::Q5_K}, {14, DType::Q6_K}, {24, DType::I8},   {25, DType::I16},   {26, DType::I32},
+    {27, DType::I64},  {28, DType::F64},  {30, DType::BF16}, {39, DType::MXFP4},
 }};
 
-constexpr std::array<std::pair<uint32_t, const char*>, 16> kRefused = {{
+constexpr std::array<std::pair<uint32_t, const char*>, 15> kRefused = {{
     {9, "Q8_1"},
     {15, "Q8_K"},
     {16, "IQ2_XXS"},
@@ -219,7 +209,6 @@ constexpr std::array<std::pair<uint32_t, const char*>, 16> kRefused = {{
     {29, "IQ1_M"},
     {34, "TQ1_0"},
     {35, "TQ2_0"},
-    {39, "MXFP4"},
     {40, "NVFP4"},
     {41, "Q1_0"},
 }};
@@ -237,8 +226,8 @@ DType dtype_of_ggml(uint32_t number) {
   for (const auto& [known, name] : kRefused)
     if (known == number)
       throw UserError(
-          "its type {} is not supported; use a file quantized as Q8_0, Q4_0 to Q5_1 or "
-          "Q2_K to Q6_K, or one in F16, BF16 or F32",
+          "its type {} is not supported; use a file quantized as Q8_0, Q4_0 to Q5_1, "
+          "Q2_K to Q6_K or MXFP4, or one in F16, BF16 or F32",
           name);
   throw UserError("its type number {} is unknown; the file is damaged or newer than this program",
                   number);

@@ -53,7 +53,8 @@ bool has_eight_experts(const std::vector<TensorInfo>& tensors) {
 }  // namespace
 
 bool stays_float32(std::string_view name, size_t num_dimensions) {
-  return num_dimensions < 2 || name.ends_with(".ffn_gate_inp.weight");
+  return num_dimensions < 2 || name.ends_with(".bias") || name.ends_with(".ffn_gate_inp.weight") ||
+         name == "position_embd.weight";
 }
 
 const GgufMix& gguf_mix(std::string_view name) {

@@ -153,8 +153,11 @@ constexpr const char* kQwen2Pattern =
 constexpr const char* kTekkenPattern =
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
-// Pre-tokenizers of GGUF models with the architectures llama and qwen2. Of several names for the
-// same, the first is written.
+constexpr const char* kGpt4oPattern =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
+// Pre-tokenizers of GGUF models. Of several names for the same, the first is written; of several
+// rows of a name, the first is read.
 constexpr GgufPre kPres[] = {
     {"gpt-2", nullptr, false, false, false},
     {"default", nullptr, false, false, false},
@@ -168,7 +171,11 @@ constexpr GgufPre kPres[] = {
     {"smaug-bpe", kLlama3Pattern, false, false, true},
     {"qwen2", kQwen2Pattern, false, true, false},
     {"deepseek-r1-qwen", kQwen2Pattern, false, true, false},
+    {"stablelm2", kQwen2Pattern, false, true, false},
+    {"olmo", nullptr, false, true, false},  // GPT-NeoX's
     {"tekken", kTekkenPattern, false, false, true},
+    {"gpt-4o", kGpt4oPattern, false, false, true},
+    {"gpt-4o", kGpt4oPattern, false, false, false},
 };
 
 // A pre-tokenizer's steps as a list, even for one step or none.
