@@ -265,6 +265,10 @@ TEST(PlanCommand, SetsDeepSpeedBesideItsRecipe) {
   EXPECT_GT(peaks[1], peaks[2]);
   const Result adapted = planned(3, {"--lora_r", "8", "--lora_target_modules", "all-linear"});
   EXPECT_EQ(adapted.exit_code, 0) << adapted.output;
+  const Result on_host = planned(3, {"--optimizer_offload", "cpu", "--weight_streaming", "true"});
+  EXPECT_NE(on_host.output.find("its Adam on the host, weights there too"), std::string::npos)
+      << on_host.output;
+  EXPECT_NE(on_host.output.find("\non the host "), std::string::npos) << on_host.output;
   const Result refused = planned(0);
   EXPECT_EQ(refused.exit_code, 2);
   EXPECT_NE(refused.output.find("its stages 1 to 3"), std::string::npos) << refused.output;

@@ -217,10 +217,19 @@ void Like::try_changes(const models::Model& model) {
     attempt("fsdp: true", shard);
   if (options_.sharding == rivals::Sharding::FullyShardGradients)
     attempt("reshard_after_forward: true", shard);
-  if (by_deepspeed && options_.sharding != rivals::Sharding::ZeroWeights &&
-      rivals::takes_zero3(recipe))
+  const bool by_zero3 = options_.sharding == rivals::Sharding::ZeroWeights;
+  recipe::Recipe offloaded = recipe;
+  offloaded.optimizer_offload = "cpu";
+  if (by_deepspeed && !by_zero3 && rivals::takes_zero3(recipe, options_.deepspeed))
     attempt("zero_optimization: stage: 3",
             [](auto&, rivals::Options& o) { o.sharding = rivals::Sharding::ZeroWeights; });
+  if (by_deepspeed && !recipe.updates_on_host() &&
+      (!by_zero3 || rivals::takes_zero3(offloaded, options_.deepspeed)))
+    attempt("zero_optimization: offload_optimizer: device: cpu",
+            [&](recipe::Recipe& r, auto&) { r = offloaded; });
+  if (by_zero3 && !recipe.weight_streaming)
+    attempt("zero_optimization: offload_param: device: cpu",
+            [](recipe::Recipe& r, auto&) { r.weight_streaming = true; });
   if (by_deepspeed && options_.deepspeed.reduce_bucket != recipe::DeepSpeed::kAuto)
     attempt("zero_optimization: reduce_bucket_size: auto", [](auto&, rivals::Options& o) {
       o.deepspeed.reduce_bucket = recipe::DeepSpeed::kAuto;
@@ -249,8 +258,7 @@ void Like::try_changes(const models::Model& model) {
               r.lora.r = 16;
               r.lora.target_modules = targets;
             });
-  else if ((recipe.quantize.empty() || recipe.quantize.starts_with("bnb.int8")) &&
-           options_.sharding != rivals::Sharding::ZeroWeights)
+  else if ((recipe.quantize.empty() || recipe.quantize.starts_with("bnb.int8")) && !by_zero3)
     attempt("BitsAndBytesConfig(load_in_4bit=True)",
             [](recipe::Recipe& r, auto&) { r.quantize = recipe::Quantize::Nf4; });
 }
@@ -436,8 +444,13 @@ std::string Like::whose() const {
     text += " in its own Trainer";
     if (options_.sharding == rivals::Sharding::Ddp) text += " with DDP";
     if (rivals::is_fully_sharded(options_.sharding)) text += " with FSDP2";
-    if (const int stage = rivals::zero_stage(options_.sharding); stage > 0)
+    if (const int stage = rivals::zero_stage(options_.sharding); stage > 0) {
       text += fmt::format(" with DeepSpeed's ZeRO-{}", stage);
+      if (recipe.updates_on_host())
+        text += stage == 3 && recipe.offload_folder() ? ", its Adam on the host, states on disk"
+                                                      : ", its Adam on the host";
+      if (stage == 3 && recipe.weight_streaming) text += ", weights there too";
+    }
     if (options_.sharding == rivals::Sharding::FullyShardGradients)
       text += " and reshard_after_forward: false";
     return text;
@@ -480,6 +493,7 @@ nlohmann::json Like::json() const {
   }
   if (transformers_) {
     out["has_mask"] = options_.padded;
+    out["peak_host"] = like_.prediction.peak_host;
     for (const Change& change : changes_)
       out["changes"].push_back({{"line", change.line},
                                 {"peak_allocated", change.peak_allocated},

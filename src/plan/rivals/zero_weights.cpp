@@ -29,6 +29,7 @@ void ZeroWeights::add(at::Tensor* slot) {
   index_[slot] = weights_.size();
   const int64_t part = (slot->numel() + ranks_ - 1) / ranks_;
   memory::vacate(*slot);
+  const memory::HostGuard host(parts_.on_host);
   weights_.push_back({.whole = *slot, .part = flat(part, *slot, Category::Parameters)});
 }
 
@@ -118,7 +119,8 @@ void ZeroWeights::fetch_ahead(size_t module) {
   gather(ahead);
 }
 
-// One weight comes in its own place, several in a buffer.
+// One weight comes in its own place, several in a buffer, unless there are no others to come from.
+// Parts on the host are copied to the device first.
 void ZeroWeights::gather(const std::vector<size_t>& weights) {
   const auto pending = std::make_shared<Gather>();
   int64_t sum = 0;
@@ -130,16 +132,22 @@ void ZeroWeights::gather(const std::vector<size_t>& weights) {
     sum += weights_[i].part.numel() * ranks_;
   }
   if (pending->weights.empty()) return;
-  Weight& first = weights_[pending->weights.front()];
-  if (pending->weights.size() == 1)
-    memory::refill(first.whole, Category::Parameters);
+  const bool alone = ranks_ == 1;
+  if (pending->weights.size() > 1 && !alone)
+    pending->buffer = flat(sum, weights_[weights.front()].whole, Category::Communication);
   else
-    pending->buffer = flat(sum, first.whole, Category::Communication);
+    for (const size_t i : pending->weights) memory::refill(weights_[i].whole, Category::Parameters);
+  if (!parts_.are_copied || alone) return;
+  std::vector<at::Tensor> copies;
+  for (const size_t i : pending->weights)
+    copies.push_back(flat(weights_[i].part.numel(), weights_[i].whole, Category::Communication));
+  if (copies.size() == 1) pending->copy = copies.front();
 }
 
 void ZeroWeights::wait(Gather& gather) {
   if (gather.is_done) return;
   gather.is_done = true;
+  gather.copy.reset();
   for (const size_t i : gather.weights) {
     if (gather.buffer.defined()) memory::refill(weights_[i].whole, Category::Parameters);
     weights_[i].is_here = true;

@@ -1,7 +1,8 @@
 // The weights of DeepSpeed's ZeRO-3: each rank keeps a part; a module's are gathered before its
 // forward and its backward, and those of the next modules ahead of them as far as a bucket reaches.
 // The first micro-batch records the order of the modules; from the second on what is used again
-// soon stays. After DeepSpeed's PartitionedParameterCoordinator (0.19).
+// soon stays. With offload_param the parts are on the host. After DeepSpeed's
+// PartitionedParameterCoordinator (0.19).
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -22,8 +23,13 @@ class ZeroWeights {
  public:
   using Slots = std::vector<at::Tensor*>;
 
-  ZeroWeights(const recipe::DeepSpeed& settings, int64_t ranks)
-      : settings_(settings), ranks_(ranks) {}
+  struct Parts {
+    int64_t ranks = 1;
+    bool on_host = false;
+    bool are_copied = false;  // from there to the device
+  };
+  ZeroWeights(const recipe::DeepSpeed& settings, Parts parts)
+      : settings_(settings), parts_(parts), ranks_(parts.ranks) {}
 
   // What the slot holds is freed until it is gathered. It must stay where it is.
   void add(at::Tensor* slot);
@@ -39,6 +45,7 @@ class ZeroWeights {
  private:
   struct Gather {
     at::Tensor buffer;  // of several weights, which are copied out of it
+    at::Tensor copy;    // of a single weight's part that is on the host
     std::vector<size_t> weights;
     bool is_done = false;
   };
@@ -69,6 +76,7 @@ class ZeroWeights {
   void free(size_t weight);
 
   recipe::DeepSpeed settings_;
+  Parts parts_;
   int64_t ranks_ = 1;
   std::vector<Weight> weights_;
   std::map<at::Tensor*, size_t> index_;
