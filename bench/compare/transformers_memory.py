@@ -355,6 +355,16 @@ OFFLOADED_TECHNIQUES = [
     dict(ranks=2, sharding="zero3", checkpointing=True, zero=ON_HOST | WEIGHTS_ON_HOST | GATHERED),
 ]
 
+IN_HOST_GROUPS = dict(zero_hpz_partition_size=2)
+HPZ_TECHNIQUES = [
+    change | dict(ranks=4, sharding="zero3")
+    for change in (
+        dict(zero=IN_HOST_GROUPS), dict(zero=IN_HOST_GROUPS, lora=lora()),
+        dict(zero=IN_HOST_GROUPS | GATHERED, checkpointing=True),
+        dict(zero=IN_HOST_GROUPS | ON_HOST | WEIGHTS_ON_HOST, lora=lora()),
+    )
+]
+
 MORE_SHARDED_TECHNIQUES = [
     change | dict(ranks=2, sharding=kind)
     for kind in ("ddp", "fsdp")
@@ -375,6 +385,7 @@ def cases():
     yield from combinations(SEVERAL[:3], MORE_DEEPSPEED_TECHNIQUES)
     yield from combinations(list(EXPERTS)[:2], [dict(ranks=2, sharding="zero3")])
     yield from combinations(SEVERAL, OFFLOADED_TECHNIQUES)
+    yield from combinations(SEVERAL, HPZ_TECHNIQUES)
 
 
 def combinations(models, techniques):

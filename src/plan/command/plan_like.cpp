@@ -47,17 +47,19 @@ constexpr std::string_view kTransformers = "transformers";
 constexpr const char* kWithLiger = "transformers+liger";
 constexpr const char* kWithDeepSpeed = "transformers+deepspeed";
 
-rivals::Sharding sharding_of_deepspeed(const recipe::Recipe& recipe) {
+rivals::Sharding sharding_of_deepspeed(const recipe::Recipe& recipe, int64_t host_group) {
   using recipe::Strategy;
   using rivals::Sharding;
   if (recipe.strategy == Strategy::Zero1) return Sharding::ZeroStates;
   if (recipe.strategy == Strategy::Zero2) return Sharding::ZeroGradients;
-  if (recipe.strategy == Strategy::Auto || recipe.strategy == Strategy::Fsdp)
+  // Hybrid sharding is its zero_hpz_partition_size, which only its own configuration names.
+  const bool hybrid = recipe.strategy == Strategy::Hybrid && host_group > 1;
+  if (recipe.strategy == Strategy::Auto || recipe.strategy == Strategy::Fsdp || hybrid)
     return Sharding::ZeroWeights;
   throw UserError(
       "like: strategy = {}: DeepSpeed is planned with its stages 1 to 3, which are zero1, zero2 "
-      "and "
-      "fsdp; choose one of them, or leave --like out",
+      "and fsdp, and with hybrid where its configuration has a zero_hpz_partition_size (it no "
+      "longer has MiCS); choose one of them, or leave --like out",
       recipe.strategy);
 }
 
@@ -75,10 +77,10 @@ rivals::Sharding sharding_of_transformers(const recipe::Recipe& recipe) {
 }
 
 // LitGPT's commands have only FSDP; a Trainer takes the script's strategy.
-rivals::Sharding sharding_of(const std::string& program, bool litgpt,
-                             const recipe::Recipe& recipe) {
+rivals::Sharding sharding_of(const std::string& program, bool litgpt, const recipe::Recipe& recipe,
+                             const recipe::DeepSpeed& deepspeed) {
   using rivals::Sharding;
-  if (program == kWithDeepSpeed) return sharding_of_deepspeed(recipe);
+  if (program == kWithDeepSpeed) return sharding_of_deepspeed(recipe, deepspeed.host_group);
   if (engine::named_ranks(recipe) == 1) return Sharding::None;
   if (program.starts_with(kTransformers)) return sharding_of_transformers(recipe);
   if (program == "litgpt") return Sharding::FsdpUnits;
@@ -113,20 +115,21 @@ recipe::DeepSpeed usual_deepspeed() {
 rivals::Options Like::options_of(const recipe::PlanOptions& given, const models::Model& model,
                                  const data::SampleStore& samples) const {
   const recipe::Recipe& recipe = candidate_.recipe;
+  const recipe::DeepSpeed deepspeed = given.recipe_deepspeed.value_or(usual_deepspeed());
   rivals::Options options{
       .loop = program_ == "lightning" ? rivals::Loop::Trainer : rivals::Loop::Fabric,
       .fused_attention = has_fused_attention(device_, recipe.precision),
       .batch = std::min(recipe.train.micro_batch_size, samples.count()),
       .tokens = samples.longest(),
       .reserved_limit = device_.kind == at::kCUDA ? device_.usable_bytes() : 0,
-      .sharding = sharding_of(program_, litgpt_, recipe),
+      .sharding = sharding_of(program_, litgpt_, recipe, deepspeed),
       .ranks = engine::named_ranks(recipe)};
   if (transformers_) {
     const bool has_liger = given.recipe_has_liger && rivals::has_liger_kernels(model_type_);
     options.liger = program_ == kWithLiger || has_liger;
     options.padded = options.batch > 1 && differ_in_length(samples);
     options.on_cpu = device_.kind == at::kCPU;
-    options.deepspeed = given.recipe_deepspeed.value_or(usual_deepspeed());
+    options.deepspeed = deepspeed;
   }
   if (litgpt_ || !model.reads().source) return options;
   // Scripts give a caption to both sides of an encoder-decoder, behind the picture's places.
@@ -450,6 +453,8 @@ std::string Like::whose() const {
         text += stage == 3 && recipe.offload_folder() ? ", its Adam on the host, states on disk"
                                                       : ", its Adam on the host";
       if (stage == 3 && recipe.weight_streaming) text += ", weights there too";
+      if (stage == 3 && options_.deepspeed.host_group > 1)
+        text += fmt::format(", zero_hpz_partition_size: {}", options_.deepspeed.host_group);
     }
     if (options_.sharding == rivals::Sharding::FullyShardGradients)
       text += " and reshard_after_forward: false";

@@ -294,6 +294,7 @@ class ZeroOfWeights : public Zero {
     if (gathers_ != nullptr) gathers_->release_all();
     Zero::step();
     for_disk_.clear();
+    if (gathers_ != nullptr) gathers_->forget_second_parts();
   }
 
  private:

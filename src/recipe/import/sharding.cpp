@@ -44,7 +44,9 @@ void take_offload_ratio(Draft& draft, const Found& found) {
 
 // Beyond 1: weights are gathered within a host from a second copy.
 void take_part_of_mesh(Draft& draft, const Found& found) {
-  if (draft.number(found.key).value_or(1) <= 1)
+  const double ranks = draft.number(found.key).value_or(1);
+  if (ranks <= kMostElements) draft.deepspeed().host_group = static_cast<int64_t>(ranks);
+  if (ranks <= 1)
     draft.idle(found.key, std::string(kOff));
   else
     draft.refuse(found.key, "strategy", "give --strategy hybrid, which shards within a host");

@@ -67,7 +67,8 @@ recipe::DeepSpeed deepspeed_of(const json& settings) {
           .max_live = settings.value("stage3_max_live_parameters", all.max_live),
           .max_reuse_distance = settings.value("stage3_max_reuse_distance", all.max_reuse_distance),
           .sub_group = settings.value("sub_group_size", all.sub_group),
-          .overlaps = settings.value("overlap_comm", false)};
+          .overlaps = settings.value("overlap_comm", false),
+          .host_group = settings.value("zero_hpz_partition_size", int64_t{1})};
 }
 
 Options options_of(const json& line) {
@@ -107,7 +108,7 @@ TEST_F(TransformersMemory, IsWhatItsTrainerTakesOnACpu) {
     EXPECT_NEAR(share(like.after_forward, "after_forward"), 1, 0.03);
     EXPECT_NEAR(share(like.prediction.peak_allocated, "peak"), 1, 0.03);
   }
-  EXPECT_GE(cases, 391);
+  EXPECT_GE(cases, 407);
 }
 
 // Runs on a GPU whose figures others have published: the most that PyTorch reserved. How long the
