@@ -339,6 +339,32 @@ MORE_DEEPSPEED_TECHNIQUES = [
     dict(ranks=2, sharding="zero3", lora=lora(), zero=GATHERED),
 ]
 
+HOST = dict(device="cpu")
+ON_HOST = dict(offload_optimizer=HOST)
+WEIGHTS_ON_HOST = dict(offload_param=HOST)
+OFFLOADED_TECHNIQUES = [
+    change | dict(ranks=2, sharding=kind, zero=ON_HOST)
+    for kind in ("zero1", "zero2", "zero3")
+    for change in (dict(), dict(checkpointing=True), dict(lora=lora()))
+] + [
+    dict(ranks=2, sharding="zero2", padded=True, optimizer="sgd", zero=ON_HOST),
+    dict(ranks=2, sharding="zero2", zero=ON_HOST | dict(reduce_bucket_size=200000, overlap_comm=True)),
+    dict(ranks=2, sharding="zero3", zero=WEIGHTS_ON_HOST),
+    dict(ranks=2, sharding="zero3", zero=ON_HOST | WEIGHTS_ON_HOST),
+    dict(ranks=2, sharding="zero3", lora=lora(), zero=ON_HOST | WEIGHTS_ON_HOST),
+    dict(ranks=2, sharding="zero3", checkpointing=True, zero=ON_HOST | WEIGHTS_ON_HOST | GATHERED),
+]
+
+IN_HOST_GROUPS = dict(zero_hpz_partition_size=2)
+HPZ_TECHNIQUES = [
+    change | dict(ranks=4, sharding="zero3")
+    for change in (
+        dict(zero=IN_HOST_GROUPS), dict(zero=IN_HOST_GROUPS, lora=lora()),
+        dict(zero=IN_HOST_GROUPS | GATHERED, checkpointing=True),
+        dict(zero=IN_HOST_GROUPS | ON_HOST | WEIGHTS_ON_HOST, lora=lora()),
+    )
+]
+
 MORE_SHARDED_TECHNIQUES = [
     change | dict(ranks=2, sharding=kind)
     for kind in ("ddp", "fsdp")
@@ -358,6 +384,8 @@ def cases():
     yield from combinations(SEVERAL, DEEPSPEED_TECHNIQUES)
     yield from combinations(SEVERAL[:3], MORE_DEEPSPEED_TECHNIQUES)
     yield from combinations(list(EXPERTS)[:2], [dict(ranks=2, sharding="zero3")])
+    yield from combinations(SEVERAL, OFFLOADED_TECHNIQUES)
+    yield from combinations(SEVERAL, HPZ_TECHNIQUES)
 
 
 def combinations(models, techniques):

@@ -239,9 +239,13 @@ TEST(PlanCommand, SetsTransformersBesideIt) {
 // A recipe that DeepSpeed trains is planned with its stage, not with FSDP.
 TEST(PlanCommand, SetsDeepSpeedBesideItsRecipe) {
   const test::TempFolder folder;
+  int host_group = 1;
   const auto planned = [&](int stage, std::vector<std::string> more = {}) {
-    std::ofstream(folder / "ds.json") << nlohmann::json{
-        {"zero_optimization", {{"stage", stage}, {"reduce_bucket_size", "auto"}}}};
+    std::ofstream(folder / "ds.json")
+        << nlohmann::json{{"zero_optimization",
+                           {{"stage", stage},
+                            {"reduce_bucket_size", "auto"},
+                            {"zero_hpz_partition_size", host_group}}}};
     std::vector<std::string> words =
         plan_words({"--config", folder / "r.yaml", "--device", "a100-80", "--devices", "4",
                     "--like", "transformers"});
@@ -265,6 +269,17 @@ TEST(PlanCommand, SetsDeepSpeedBesideItsRecipe) {
   EXPECT_GT(peaks[1], peaks[2]);
   const Result adapted = planned(3, {"--lora_r", "8", "--lora_target_modules", "all-linear"});
   EXPECT_EQ(adapted.exit_code, 0) << adapted.output;
+  const Result on_host = planned(3, {"--optimizer_offload", "cpu", "--weight_streaming", "true"});
+  EXPECT_NE(on_host.output.find("its Adam on the host, weights there too"), std::string::npos)
+      << on_host.output;
+  EXPECT_NE(on_host.output.find("\non the host "), std::string::npos) << on_host.output;
+  EXPECT_NE(planned(3, {"--strategy", "hybrid"}).output.find("zero_hpz_partition_size"),
+            std::string::npos);
+  host_group = 2;
+  const Result hybrid = planned(3, {"--strategy", "hybrid"});
+  EXPECT_EQ(hybrid.exit_code, 0) << hybrid.output;
+  EXPECT_NE(hybrid.output.find("zero_hpz_partition_size: 2"), std::string::npos) << hybrid.output;
+  host_group = 1;
   const Result refused = planned(0);
   EXPECT_EQ(refused.exit_code, 2);
   EXPECT_NE(refused.output.find("its stages 1 to 3"), std::string::npos) << refused.output;

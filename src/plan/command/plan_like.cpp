@@ -47,17 +47,19 @@ constexpr std::string_view kTransformers = "transformers";
 constexpr const char* kWithLiger = "transformers+liger";
 constexpr const char* kWithDeepSpeed = "transformers+deepspeed";
 
-rivals::Sharding sharding_of_deepspeed(const recipe::Recipe& recipe) {
+rivals::Sharding sharding_of_deepspeed(const recipe::Recipe& recipe, int64_t host_group) {
   using recipe::Strategy;
   using rivals::Sharding;
   if (recipe.strategy == Strategy::Zero1) return Sharding::ZeroStates;
   if (recipe.strategy == Strategy::Zero2) return Sharding::ZeroGradients;
-  if (recipe.strategy == Strategy::Auto || recipe.strategy == Strategy::Fsdp)
+  // Hybrid sharding is its zero_hpz_partition_size, which only its own configuration names.
+  const bool hybrid = recipe.strategy == Strategy::Hybrid && host_group > 1;
+  if (recipe.strategy == Strategy::Auto || recipe.strategy == Strategy::Fsdp || hybrid)
     return Sharding::ZeroWeights;
   throw UserError(
       "like: strategy = {}: DeepSpeed is planned with its stages 1 to 3, which are zero1, zero2 "
-      "and "
-      "fsdp; choose one of them, or leave --like out",
+      "and fsdp, and with hybrid where its configuration has a zero_hpz_partition_size (it no "
+      "longer has MiCS); choose one of them, or leave --like out",
       recipe.strategy);
 }
 
@@ -75,10 +77,10 @@ rivals::Sharding sharding_of_transformers(const recipe::Recipe& recipe) {
 }
 
 // LitGPT's commands have only FSDP; a Trainer takes the script's strategy.
-rivals::Sharding sharding_of(const std::string& program, bool litgpt,
-                             const recipe::Recipe& recipe) {
+rivals::Sharding sharding_of(const std::string& program, bool litgpt, const recipe::Recipe& recipe,
+                             const recipe::DeepSpeed& deepspeed) {
   using rivals::Sharding;
-  if (program == kWithDeepSpeed) return sharding_of_deepspeed(recipe);
+  if (program == kWithDeepSpeed) return sharding_of_deepspeed(recipe, deepspeed.host_group);
   if (engine::named_ranks(recipe) == 1) return Sharding::None;
   if (program.starts_with(kTransformers)) return sharding_of_transformers(recipe);
   if (program == "litgpt") return Sharding::FsdpUnits;
@@ -113,20 +115,21 @@ recipe::DeepSpeed usual_deepspeed() {
 rivals::Options Like::options_of(const recipe::PlanOptions& given, const models::Model& model,
                                  const data::SampleStore& samples) const {
   const recipe::Recipe& recipe = candidate_.recipe;
+  const recipe::DeepSpeed deepspeed = given.recipe_deepspeed.value_or(usual_deepspeed());
   rivals::Options options{
       .loop = program_ == "lightning" ? rivals::Loop::Trainer : rivals::Loop::Fabric,
       .fused_attention = has_fused_attention(device_, recipe.precision),
       .batch = std::min(recipe.train.micro_batch_size, samples.count()),
       .tokens = samples.longest(),
       .reserved_limit = device_.kind == at::kCUDA ? device_.usable_bytes() : 0,
-      .sharding = sharding_of(program_, litgpt_, recipe),
+      .sharding = sharding_of(program_, litgpt_, recipe, deepspeed),
       .ranks = engine::named_ranks(recipe)};
   if (transformers_) {
     const bool has_liger = given.recipe_has_liger && rivals::has_liger_kernels(model_type_);
     options.liger = program_ == kWithLiger || has_liger;
     options.padded = options.batch > 1 && differ_in_length(samples);
     options.on_cpu = device_.kind == at::kCPU;
-    options.deepspeed = given.recipe_deepspeed.value_or(usual_deepspeed());
+    options.deepspeed = deepspeed;
   }
   if (litgpt_ || !model.reads().source) return options;
   // Scripts give a caption to both sides of an encoder-decoder, behind the picture's places.
@@ -217,10 +220,19 @@ void Like::try_changes(const models::Model& model) {
     attempt("fsdp: true", shard);
   if (options_.sharding == rivals::Sharding::FullyShardGradients)
     attempt("reshard_after_forward: true", shard);
-  if (by_deepspeed && options_.sharding != rivals::Sharding::ZeroWeights &&
-      rivals::takes_zero3(recipe))
+  const bool by_zero3 = options_.sharding == rivals::Sharding::ZeroWeights;
+  recipe::Recipe offloaded = recipe;
+  offloaded.optimizer_offload = "cpu";
+  if (by_deepspeed && !by_zero3 && rivals::takes_zero3(recipe, options_.deepspeed))
     attempt("zero_optimization: stage: 3",
             [](auto&, rivals::Options& o) { o.sharding = rivals::Sharding::ZeroWeights; });
+  if (by_deepspeed && !recipe.updates_on_host() &&
+      (!by_zero3 || rivals::takes_zero3(offloaded, options_.deepspeed)))
+    attempt("zero_optimization: offload_optimizer: device: cpu",
+            [&](recipe::Recipe& r, auto&) { r = offloaded; });
+  if (by_zero3 && !recipe.weight_streaming)
+    attempt("zero_optimization: offload_param: device: cpu",
+            [](recipe::Recipe& r, auto&) { r.weight_streaming = true; });
   if (by_deepspeed && options_.deepspeed.reduce_bucket != recipe::DeepSpeed::kAuto)
     attempt("zero_optimization: reduce_bucket_size: auto", [](auto&, rivals::Options& o) {
       o.deepspeed.reduce_bucket = recipe::DeepSpeed::kAuto;
@@ -249,8 +261,7 @@ void Like::try_changes(const models::Model& model) {
               r.lora.r = 16;
               r.lora.target_modules = targets;
             });
-  else if ((recipe.quantize.empty() || recipe.quantize.starts_with("bnb.int8")) &&
-           options_.sharding != rivals::Sharding::ZeroWeights)
+  else if ((recipe.quantize.empty() || recipe.quantize.starts_with("bnb.int8")) && !by_zero3)
     attempt("BitsAndBytesConfig(load_in_4bit=True)",
             [](recipe::Recipe& r, auto&) { r.quantize = recipe::Quantize::Nf4; });
 }
@@ -436,8 +447,15 @@ std::string Like::whose() const {
     text += " in its own Trainer";
     if (options_.sharding == rivals::Sharding::Ddp) text += " with DDP";
     if (rivals::is_fully_sharded(options_.sharding)) text += " with FSDP2";
-    if (const int stage = rivals::zero_stage(options_.sharding); stage > 0)
+    if (const int stage = rivals::zero_stage(options_.sharding); stage > 0) {
       text += fmt::format(" with DeepSpeed's ZeRO-{}", stage);
+      if (recipe.updates_on_host())
+        text += stage == 3 && recipe.offload_folder() ? ", its Adam on the host, states on disk"
+                                                      : ", its Adam on the host";
+      if (stage == 3 && recipe.weight_streaming) text += ", weights there too";
+      if (stage == 3 && options_.deepspeed.host_group > 1)
+        text += fmt::format(", zero_hpz_partition_size: {}", options_.deepspeed.host_group);
+    }
     if (options_.sharding == rivals::Sharding::FullyShardGradients)
       text += " and reshard_after_forward: false";
     return text;
@@ -480,6 +498,7 @@ nlohmann::json Like::json() const {
   }
   if (transformers_) {
     out["has_mask"] = options_.padded;
+    out["peak_host"] = like_.prediction.peak_host;
     for (const Change& change : changes_)
       out["changes"].push_back({{"line", change.line},
                                 {"peak_allocated", change.peak_allocated},

@@ -106,17 +106,28 @@ void check_lightning(const nlohmann::json& config, const recipe::Recipe& recipe,
         optimizer, offload);
 }
 
+// What ZeRO-3 is planned for.
+bool is_whole(const recipe::Recipe& recipe) {
+  return recipe.quantize.empty() && !recipe.lora.use_dora;
+}
+bool offloads_all(const recipe::DeepSpeed& settings) {
+  return settings.offloaded == 1 && !settings.super_offload;
+}
+
 void check_deepspeed(const recipe::Recipe& recipe, const Options& options) {
-  if (recipe.updates_on_host() || recipe.weight_streaming)
+  const bool stage3 = options.sharding == Sharding::ZeroWeights;
+  const recipe::DeepSpeed& settings = options.deepspeed;
+  if (stage3 && recipe.updates_on_host() && !offloads_all(settings))
     throw UserError(
-        "like: DeepSpeed is planned without offload_optimizer and offload_param; leave them out, "
-        "or "
-        "leave --like out");
-  if (!options.deepspeed.has_buckets)
+        "like: DeepSpeed's offload_optimizer is planned for all of the optimizer, without "
+        "super_offload; leave {} out",
+        settings.super_offload ? "super_offload" : fmt::format("ratio: {}", settings.offloaded));
+  // An optimizer that stages 1 and 2 offload has them whatever is said.
+  if (!settings.has_buckets && (stage3 || !recipe.updates_on_host()))
     throw UserError(
         "like: DeepSpeed is planned with contiguous_gradients, which is its default; leave "
         "contiguous_gradients: false out");
-  if (options.sharding == Sharding::ZeroWeights && !takes_zero3(recipe))
+  if (stage3 && !is_whole(recipe))
     throw UserError(
         "like: DeepSpeed's ZeRO-3 is planned without quantized weights and use_dora; use "
         "--strategy zero2, or leave --like out");
@@ -146,7 +157,8 @@ void check_transformers(const nlohmann::json& config, const recipe::Recipe& reci
   if (optimizer != Name::AdamW && optimizer != Name::Sgd && optimizer != Name::AdamW8bit)
     throw UserError("like: optimizer = {}: transformers is planned with adamw, sgd and adamw_8bit",
                     optimizer);
-  if (recipe.updates_on_host() && (recipe.optimizer_offload != "cpu" || optimizer == Name::Sgd))
+  if (recipe.updates_on_host() && !is_deepspeed(options.sharding) &&
+      (recipe.optimizer_offload != "cpu" || optimizer == Name::Sgd))
     throw UserError(
         "like: optimizer_offload = {}: transformers is planned with the paged optimizers of "
         "bitsandbytes, which are adamw and adamw_8bit with optimizer_offload: cpu",
@@ -165,7 +177,8 @@ Model::Options model_options(Library library, const recipe::Recipe& recipe, cons
                       .quantize = quantizes ? recipe.quantize : "",
                       .on_cpu = options.on_cpu,
                       .liger = options.liger,
-                      .deepspeed = options.deepspeed},
+                      .deepspeed = options.deepspeed,
+                      .weights_on_host = recipe.weight_streaming},
           .checkpointing = checkpointing,
           .batch = options.batch,
           .tokens = options.tokens,
@@ -255,9 +268,16 @@ Program transformers(const models::Model& like, const recipe::Recipe& recipe,
                   .outputs = options.own_loop ? Outputs::UntilOverwritten : Outputs::UntilBackward};
   const std::vector<at::Tensor>& weights = program.model->modules().trained();
   if (by_deepspeed) {
+    using Home = ZeroOptions::Home;
+    const ZeroOptions zero{.stage = zero_stage(options.sharding),
+                           .settings = model.weights.deepspeed,
+                           .ranks = options.ranks,
+                           .home = recipe.offload_folder()    ? Home::Disk
+                                   : recipe.updates_on_host() ? Home::Host
+                                                              : Home::Device,
+                           .on_cpu = options.on_cpu};
     program.optimizer = zero_optimizer(recipe.optimizer, {.fused = !options.own_loop}, weights,
-                                       zero_stage(options.sharding), model.weights.deepspeed,
-                                       options.ranks, program.model->modules().zero_weights());
+                                       zero, program.model->modules().zero_weights());
     return program;
   }
   // The Trainer keeps float32 states of embeddings.
@@ -298,7 +318,7 @@ class Training {
       note("after_opt_step");
       recorder_.end_step();
     }
-    result_.prediction.peak_host = optimizer_.host_bytes();
+    result_.prediction.peak_host += optimizer_.host_bytes();
     result_.paged_states = optimizer_.paged_bytes();
     return std::move(result_);
   }
@@ -386,8 +406,10 @@ void add_reserved(const Program& program, MemoryEvents events, int64_t limit, Pr
 template <class SetUp>
 Figures run(SetUp set_up, const recipe::Recipe& recipe, const Options& options) {
   memory::Ledger& ledger = memory::meta_ledger();
-  const int64_t before = ledger.allocated();
+  memory::Ledger& host = memory::meta_host_ledger();
+  const int64_t before = ledger.allocated(), before_on_host = host.allocated();
   ledger.reset_peak();
+  host.reset_peak();
   TimelineRecorder recorder(ledger);
   Program program = set_up();
   Training training(program, recipe, options, recorder);
@@ -395,6 +417,7 @@ Figures run(SetUp set_up, const recipe::Recipe& recipe, const Options& options) 
   const memory::Snapshot peak = ledger.at_peak();
   Prediction& p = result.prediction;
   p.peak_allocated = peak.allocated - before;
+  p.peak_host += host.at_peak().allocated - before_on_host;
   p.by_category = peak.by_category;
   p.timeline = recorder.moments();
   p.bytes_written = recorder.bytes_written();
@@ -425,8 +448,9 @@ bool takes_fully_sharded(const recipe::Recipe& recipe) {
          !recipe.quantize.starts_with("bnb.int8") && !recipe.lora.use_dora;
 }
 
-bool takes_zero3(const recipe::Recipe& recipe) {
-  return recipe.quantize.empty() && !recipe.lora.use_dora;
+bool takes_zero3(const recipe::Recipe& recipe, const recipe::DeepSpeed& settings) {
+  return is_whole(recipe) && settings.has_buckets &&
+         (!recipe.updates_on_host() || offloads_all(settings));
 }
 
 bool has_liger_kernels(const std::string& model_type) {

@@ -53,7 +53,7 @@ struct PhaseFigures {
 };
 
 struct Figures {
-  Prediction prediction;             // peak_host: of states on the host
+  Prediction prediction;             // peak_host: of what is on the host
   std::vector<PhaseFigures> phases;  // of the first two steps
   int64_t after_forward = 0;         // live right after a forward, as Lightning scripts print it
   int64_t kept_by_blocks = 0;        // of that, for the backward of everything but the head
@@ -67,8 +67,8 @@ struct Figures {
 bool has_lightning_model(const nlohmann::json& config);
 // Whether FSDP2 is planned for such a recipe.
 bool takes_fully_sharded(const recipe::Recipe& recipe);
-// Whether DeepSpeed's ZeRO-3 is.
-bool takes_zero3(const recipe::Recipe& recipe);
+// Whether DeepSpeed's ZeRO-3 is, with these settings.
+bool takes_zero3(const recipe::Recipe& recipe, const recipe::DeepSpeed& settings);
 // Whether what Liger's kernels make of a decoder of this model_type is known.
 bool has_liger_kernels(const std::string& model_type);
 

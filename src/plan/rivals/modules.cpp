@@ -48,9 +48,12 @@ std::vector<std::string> words_of(const std::string& list) {
 
 Modules::Modules(Options options)
     : options_(std::move(options)), targets_(words_of(options_.lora.target_modules)) {
-  // Alone, a rank's part is the weight.
-  if (options_.sharding == Sharding::ZeroWeights && options_.ranks > 1)
-    zero_weights_ = std::make_unique<ZeroWeights>(options_.deepspeed, options_.ranks);
+  // Alone, a rank's part is the weight, unless it is elsewhere.
+  const ZeroWeights::Parts parts{.ranks = options_.ranks,
+                                 .on_host = options_.weights_on_host,
+                                 .are_copied = options_.weights_on_host && !options_.on_cpu};
+  if (options_.sharding == Sharding::ZeroWeights && (parts.ranks > 1 || parts.are_copied))
+    zero_weights_ = std::make_unique<ZeroWeights>(options_.deepspeed, parts);
 }
 
 at::TensorOptions Modules::parameters() const {

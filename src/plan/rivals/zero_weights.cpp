@@ -29,7 +29,16 @@ void ZeroWeights::add(at::Tensor* slot) {
   index_[slot] = weights_.size();
   const int64_t part = (slot->numel() + ranks_ - 1) / ranks_;
   memory::vacate(*slot);
+  const memory::HostGuard host(parts_.on_host);
   weights_.push_back({.whole = *slot, .part = flat(part, *slot, Category::Parameters)});
+  make_second(weights_.back());
+}
+
+void ZeroWeights::make_second(Weight& weight) const {
+  if (settings_.host_group <= 1 || ranks_ == 1 || weight.second.defined()) return;
+  const memory::HostGuard host(parts_.on_host);
+  weight.second =
+      flat(weight.part.numel() * ranks_ / settings_.host_group, weight.part, Category::Parameters);
 }
 
 size_t ZeroWeights::module_of(const Slots& slots) {
@@ -118,28 +127,44 @@ void ZeroWeights::fetch_ahead(size_t module) {
   gather(ahead);
 }
 
-// One weight comes in its own place, several in a buffer.
+// What has second parts comes from those, apart from the rest.
 void ZeroWeights::gather(const std::vector<size_t>& weights) {
-  const auto pending = std::make_shared<Gather>();
-  int64_t sum = 0;
+  const std::shared_ptr<Gather> all[] = {std::make_shared<Gather>(), std::make_shared<Gather>()};
   for (const size_t i : weights) {
-    if (weights_[i].is_here || weights_[i].gather != nullptr) continue;
-    weights_[i].gather = pending;
-    pending->weights.push_back(i);
+    Weight& weight = weights_[i];
+    if (weight.is_here || weight.gather != nullptr) continue;
+    weight.gather = all[weight.second.defined() ? 0 : 1];
+    weight.gather->weights.push_back(i);
     available_ += elements(i);
-    sum += weights_[i].part.numel() * ranks_;
   }
-  if (pending->weights.empty()) return;
-  Weight& first = weights_[pending->weights.front()];
-  if (pending->weights.size() == 1)
-    memory::refill(first.whole, Category::Parameters);
+  for (const auto& gather : all)
+    if (!gather->weights.empty()) begin(*gather);
+}
+
+// One weight comes in its own place, several in a buffer, unless there are no others to come from.
+// Parts on the host are copied to the device first.
+void ZeroWeights::begin(Gather& gather) {
+  int64_t sum = 0;
+  for (const size_t i : gather.weights) sum += weights_[i].part.numel() * ranks_;
+  const bool alone = ranks_ == 1;
+  if (gather.weights.size() > 1 && !alone)
+    gather.buffer = flat(sum, weights_[gather.weights.front()].whole, Category::Communication);
   else
-    pending->buffer = flat(sum, first.whole, Category::Communication);
+    for (const size_t i : gather.weights) memory::refill(weights_[i].whole, Category::Parameters);
+  if (!parts_.are_copied || alone) return;
+  std::vector<at::Tensor> copies;
+  for (const size_t i : gather.weights) {
+    const Weight& weight = weights_[i];
+    const at::Tensor& source = weight.second.defined() ? weight.second : weight.part;
+    copies.push_back(flat(source.numel(), weight.whole, Category::Communication));
+  }
+  if (copies.size() == 1) gather.copy = copies.front();
 }
 
 void ZeroWeights::wait(Gather& gather) {
   if (gather.is_done) return;
   gather.is_done = true;
+  gather.copy.reset();
   for (const size_t i : gather.weights) {
     if (gather.buffer.defined()) memory::refill(weights_[i].whole, Category::Parameters);
     weights_[i].is_here = true;
@@ -176,6 +201,7 @@ void ZeroWeights::release(size_t module, bool is_forward) {
 void ZeroWeights::free(size_t i) {
   Weight& weight = weights_[i];
   if (!weight.is_here || !weight.used_by.empty()) return;
+  make_second(weight);
   memory::vacate(weight.whole);
   weight.is_here = false;
   available_ -= elements(i);
@@ -201,6 +227,11 @@ void ZeroWeights::release_all() {
     weights_[i].used_by.clear();
     free(i);
   }
+}
+
+void ZeroWeights::forget_second_parts() {
+  for (Weight& weight : weights_)
+    if (weight.whole.requires_grad()) weight.second.reset();
 }
 
 }  // namespace snug::plan::rivals

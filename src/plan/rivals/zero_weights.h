@@ -1,7 +1,10 @@
 // The weights of DeepSpeed's ZeRO-3: each rank keeps a part; a module's are gathered before its
 // forward and its backward, and those of the next modules ahead of them as far as a bucket reaches.
 // The first micro-batch records the order of the modules; from the second on what is used again
-// soon stays. After DeepSpeed's PartitionedParameterCoordinator (0.19).
+// soon stays. With offload_param the parts are on the host; with zero_hpz_partition_size a weight
+// that trains has a second, larger part from its first release to the update, and one that does not
+// has it always, from which it is gathered. After DeepSpeed's
+// PartitionedParameterCoordinator (0.19).
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -22,8 +25,13 @@ class ZeroWeights {
  public:
   using Slots = std::vector<at::Tensor*>;
 
-  ZeroWeights(const recipe::DeepSpeed& settings, int64_t ranks)
-      : settings_(settings), ranks_(ranks) {}
+  struct Parts {
+    int64_t ranks = 1;
+    bool on_host = false;
+    bool are_copied = false;  // from there to the device
+  };
+  ZeroWeights(const recipe::DeepSpeed& settings, Parts parts)
+      : settings_(settings), parts_(parts), ranks_(parts.ranks) {}
 
   // What the slot holds is freed until it is gathered. It must stay where it is.
   void add(at::Tensor* slot);
@@ -33,17 +41,19 @@ class ZeroWeights {
   at::Tensor leave(const Slots& slots, const at::Tensor& out);
   void begin_forward();
   void end_backward();
-  // Before the update.
+  // Around the update.
   void release_all();
+  void forget_second_parts();
 
  private:
   struct Gather {
     at::Tensor buffer;  // of several weights, which are copied out of it
+    at::Tensor copy;    // of a single weight's part that is on the host
     std::vector<size_t> weights;
     bool is_done = false;
   };
   struct Weight {
-    at::Tensor whole, part;
+    at::Tensor whole, part, second;
     bool is_here = false;
     std::shared_ptr<Gather> gather;  // that it waits for
     std::set<size_t> used_by;        // modules
@@ -62,13 +72,16 @@ class ZeroWeights {
   void fetch(size_t module, bool is_forward);
   void note_recomputed(size_t weight);
   void fetch_ahead(size_t module);
+  void make_second(Weight& weight) const;
   void gather(const std::vector<size_t>& weights);
+  void begin(Gather& gather);
   void wait(Gather& gather);
   void release(size_t module, bool is_forward);
   std::set<size_t> releasable(size_t module) const;
   void free(size_t weight);
 
   recipe::DeepSpeed settings_;
+  Parts parts_;
   int64_t ranks_ = 1;
   std::vector<Weight> weights_;
   std::map<at::Tensor*, size_t> index_;

@@ -37,13 +37,16 @@ void take_optimizer_offload(Draft& draft, const Found& found) {
 }
 
 void take_offload_ratio(Draft& draft, const Found& found) {
+  draft.deepspeed().offloaded = draft.number(found.key).value_or(1);
   if (draft.number(found.key) == 1) return draft.idle(found.key, "all of it, as here");
   draft.differs(found.key, "the whole optimizer state is kept in host memory, not a share of it");
 }
 
 // Beyond 1: weights are gathered within a host from a second copy.
 void take_part_of_mesh(Draft& draft, const Found& found) {
-  if (draft.number(found.key).value_or(1) <= 1)
+  const double ranks = draft.number(found.key).value_or(1);
+  if (ranks <= kMostElements) draft.deepspeed().host_group = static_cast<int64_t>(ranks);
+  if (ranks <= 1)
     draft.idle(found.key, std::string(kOff));
   else
     draft.refuse(found.key, "strategy", "give --strategy hybrid, which shards within a host");
@@ -70,6 +73,14 @@ constexpr SizeKey kSizes[] = {
     {"stage3_max_reuse_distance max_reuse_distance", &DeepSpeed::max_reuse_distance},
     {"sub_group_size", &DeepSpeed::sub_group},
 };
+
+constexpr std::string_view kPinned =
+    "snug copies through pinned buffers whose sizes follow from the blocks of the model";
+
+void take_super_offload(Draft& draft, const Found& found) {
+  draft.deepspeed().super_offload = is_on(found.node);
+  draft.idle(found.key, std::string(kPinned));
+}
 
 void take_size(Draft& draft, const Found& found) {
   const std::string_view key = std::string_view(found.key).substr(found.key.rfind('.') + 1);
@@ -124,14 +135,14 @@ constexpr KeyRow kDeepSpeedRows[] = {
      "zero_optimization.offload_optimizer.pipeline_read "
      "zero_optimization.offload_optimizer.pipeline_write "
      "zero_optimization.offload_optimizer.fast_init "
-     "zero_optimization.offload_optimizer.super_offload "
      "zero_optimization.offload_optimizer.cpuadam_cores_perc "
      "zero_optimization.offload_param.nvme_path zero_optimization.offload_param.buffer_count "
      "zero_optimization.offload_param.buffer_size zero_optimization.offload_param.max_in_cpu "
      "zero_optimization.offload_param.pin_memory zero_optimization.cpu_offload_use_pin_memory",
      Way::Idle,
      {},
-     "snug copies through pinned buffers whose sizes follow from the blocks of the model"},
+     kPinned},
+    {"zero_optimization.offload_optimizer.super_offload", Way::By, {}, {}, {}, take_super_offload},
     {"zero_optimization.reduce_bucket_size zero_optimization.sub_group_size "
      "zero_optimization.stage3_prefetch_bucket_size zero_optimization.prefetch_bucket_size "
      "zero_optimization.stage3_param_persistence_threshold "

@@ -848,7 +848,9 @@ TEST(Import, NotesDeepSpeedsSettings) {
   const auto given = settings_of(
       "deepspeed: {zero_optimization: {stage: 3, reduce_bucket_size: auto, overlap_comm: true, "
       "stage3_prefetch_bucket_size: 5e7, stage3_param_persistence_threshold: auto, "
-      "stage3_max_live_parameters: 1e8, stage3_max_reuse_distance: 2e8, sub_group_size: 1e7}}\n");
+      "stage3_max_live_parameters: 1e8, stage3_max_reuse_distance: 2e8, sub_group_size: 1e7, "
+      "zero_hpz_partition_size: 8, offload_optimizer: {device: cpu, ratio: 0.3, "
+      "super_offload: true}}}\n");
   ASSERT_TRUE(given);
   EXPECT_EQ(given->reduce_bucket, DeepSpeed::kAuto);
   EXPECT_EQ(given->prefetch_bucket, 50'000'000);
@@ -857,6 +859,9 @@ TEST(Import, NotesDeepSpeedsSettings) {
   EXPECT_EQ(given->max_reuse_distance, 200'000'000);
   EXPECT_EQ(given->sub_group, 10'000'000);
   EXPECT_TRUE(given->overlaps);
+  EXPECT_EQ(given->host_group, 8);
+  EXPECT_EQ(given->offloaded, 0.3);
+  EXPECT_TRUE(given->super_offload);
   // A file that is not there: its stage by its name.
   const auto named = settings_of("deepspeed: examples/deepspeed/ds_z3_config.json\n");
   ASSERT_TRUE(named);
