@@ -9,6 +9,8 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "core/memory/guards.h"
+#include "core/memory/placement.h"
+#include "core/ops/elementwise.h"
 #include "engine/adapters/adapters.h"
 #include "engine/adapters/trained_parts.h"
 #include "engine/exec/policies/sharding.h"
@@ -82,15 +84,33 @@ void GatheredUnit::open(size_t unit) {
   for (const nn::Parameter* parameter : units_[unit]->parameters()) {
     if (trained_alone && !parameter->trained) continue;
     if (is_here && parameter->slice) values_[parameter] = engine::whole_value(*parameter);
+    if (is_here && parameter->belongs_to_expert()) keep_on_host(*parameter);
     if (stage > 0) bring(*parameter, stage);
   }
 }
 
+// All of a block's experts are more than a rank has room for on its device while it trains.
+void GatheredUnit::keep_on_host(const nn::Parameter& parameter) {
+  at::Tensor& value = values_.at(&parameter);
+  if (!is_first_of_stage()) {
+    values_.erase(&parameter);
+    return;
+  }
+  const at::Tensor home =
+      memory::empty_on_host(value.sizes(), value.scalar_type(), value.device(),
+                            memory::Category::Communication, memory::HostUse::Written);
+  ops::copy(home, value);
+  value = home;
+}
+
+bool GatheredUnit::is_first_of_stage() const {
+  const dist::MeshShape& shape = engine_.mesh->shape();
+  return engine_.mesh->rank() % (shape.num_ranks() / shape[dist::Axis::Pipeline]) == 0;
+}
+
 // Only rank 0 reads: its group of the pipeline axis is enough.
 void GatheredUnit::bring(const nn::Parameter& parameter, int64_t from) {
-  const dist::MeshShape& shape = engine_.mesh->shape();
-  const int ranks_of_stage = shape.num_ranks() / shape[dist::Axis::Pipeline];
-  if (engine_.mesh->rank() % ranks_of_stage != 0) return;
+  if (!is_first_of_stage()) return;
   const auto own = values_.find(&parameter);
   const at::Tensor value = own != values_.end()          ? own->second
                            : engine_.stage.index == from ? parameter.kept().detach()
@@ -208,7 +228,12 @@ void BaseModel::load(const engine::Engine& engine) {
 }
 
 engine::ParameterReader BaseModel::reader() const {
-  return [this](const nn::Parameter& parameter) {
+  return [this](const nn::Parameter& own) {
+    nn::Parameter parameter = own;
+    if (own.belongs_to_expert()) {  // here or elsewhere
+      parameter.shape = own.whole_shape();
+      parameter.slice.reset();
+    }
     if (!is_random()) return models::read_parameter(checkpoint_, parameter, at::kFloat);
     nn::Parameter drawn{.name = parameter.name,
                         .shape = parameter.shape,

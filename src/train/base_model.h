@@ -41,6 +41,9 @@ class GatheredUnit {
  private:
   size_t index_here(nn::Unit* unit) const;
   void bring(const nn::Parameter& parameter, int64_t from);
+  void keep_on_host(const nn::Parameter& parameter);
+  // Whether it reads, or sends to who reads.
+  bool is_first_of_stage() const;
 
   const engine::Engine& engine_;
   Gathered which_;

@@ -107,6 +107,8 @@ struct Shared {
   const char* mesh = "";  // empty: the strategy's, of any number of ranks
   const char* parts = "all";
   bool dora = false;
+  const char* targets = "";
+  const char* start = "default";
 };
 
 bool fits_here(const std::string& mesh) {
@@ -131,6 +133,8 @@ TEST_F(WrittenAdapter, IsTheSameFileHoweverRanksShareIt) {
       {"gpt-oss", "auto", "ep=2"},
       {"gpt-oss", "fsdp", "fsdp=2,ep=2"},
       {"mixtral", "auto", "pp=2,ep=2"},
+      {"mixtral", "auto", "ep=2", "all", false, "experts.0.w1"},
+      {"mixtral", "auto", "ep=2", "all", false, "", "pissa"},
   };
   int folders = 0;
   for (const Shared& shared : kAll) {
@@ -139,6 +143,8 @@ TEST_F(WrittenAdapter, IsTheSameFileHoweverRanksShareIt) {
     recipe::Recipe recipe = adapters_of(shared.model);
     recipe.model.train_parts = shared.parts;
     recipe.lora.use_dora = shared.dora;
+    recipe.lora.target_modules = shared.targets;
+    recipe.lora.init_weights = shared.start;
     recipe.lora.mlp = std::string(shared.mesh).find("ep=") != std::string::npos;
     const fs::path folder = folder_ / std::to_string(folders++), one = folder.string() + "-one";
     const Placed many = run_on(recipe, shared.strategy, shared.mesh);

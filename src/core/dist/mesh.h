@@ -46,7 +46,7 @@ class Mesh {
   Group& shards() const { return groups_.shards ? *groups_.shards : group(Axis::Shard); }
   // Ranks over which gradients and losses are summed.
   Group& gradients() const { return groups_.gradients ? *groups_.gradients : data(); }
-  // Ranks with the same shard of what they shard.
+  // Ranks that hold the same shard of every parameter but experts.
   Group& copies() const { return groups_.copies ? *groups_.copies : group(Axis::Replicate); }
   // Ranks over which the gradients of an expert are summed: those that have it.
   Group& same_experts() const { return groups_.same_experts ? *groups_.same_experts : gradients(); }

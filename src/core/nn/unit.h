@@ -53,7 +53,7 @@ struct Batch {
   // Set with context parallelism: N then counts this rank's tokens, and cu_seqlens is undefined.
   // Only attention reads other ranks' tokens.
   std::optional<ops::ContextShare> context;
-  // With expert parallelism: the tokens of the rank that has most; 0: all have as many.
+  // With expert parallelism: the tokens of the rank that has most; 0: all ranks have the same.
   int64_t most_tokens = 0;
   KvCache* cache = nullptr;             // generation: attention appends to it and reads it
   std::shared_ptr<ops::Upload> upload;  // the copy of these tensors, if any: owns its source

@@ -84,15 +84,22 @@ int64_t ExpertShare::first_expert(int64_t num_experts) const {
 }
 
 at::Tensor tokens_of_all(const at::Tensor& x, const ExpertShare& share) {
+  if (share.has_same_tokens()) return x;
   return TokensFunction::apply(x, share);
 }
 
 at::Tensor sum_of_terms(const at::Tensor& terms, int64_t num_tokens, const ExpertShare& share) {
+  if (share.has_same_tokens()) {
+    SNUG_CHECK(!terms.requires_grad(), "a backward of tokens that all ranks have");
+    share.group->wait(share.group->all_reduce(terms));
+    return terms;
+  }
   return TermsFunction::apply(terms, num_tokens, share);
 }
 
 // Groups move numbers and bytes: these go as bytes.
 at::Tensor choices_of_all(const at::Tensor& experts, const ExpertShare& share) {
+  if (share.has_same_tokens()) return experts;
   const int64_t k = experts.size(1);
   const at::Tensor all = at::empty({share.group->size() * share.most_tokens, k}, experts.options());
   const at::Tensor own = all.narrow(0, share.first_row(), share.most_tokens);

@@ -20,10 +20,14 @@ namespace snug::ops {
 
 struct ExpertShare {
   dist::Group* group = nullptr;
-  int64_t most_tokens = 0;  // M, of this micro-batch
+  // M, of this micro-batch; 0: all ranks have the same tokens, as when they generate text. Then no
+  // tokens are exchanged, all ranks get the same sum, to the bit, and there is no backward.
+  int64_t most_tokens = 0;
+
+  bool has_same_tokens() const { return most_tokens == 0; }
 
   int64_t first_row() const;  // of this rank's tokens among all
-  // Of `num_experts` those that this rank has: as many on each, in order.
+  // Of `num_experts` those that this rank has: the same number on each rank, consecutive.
   int64_t first_expert(int64_t num_experts) const;
   int64_t own_experts(int64_t num_experts) const;
 };

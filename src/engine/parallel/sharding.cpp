@@ -93,7 +93,8 @@ std::unique_ptr<exec::Sharding> make_sharding(const recipe::Recipe& recipe, cons
   if (recipe.weight_streaming && stage != ShardingStage::Weights)
     throw UserError(
         "weight_streaming = true: on several devices weights in host memory must be sharded; use "
-        "--strategy fsdp");
+        "{}",
+        recipe.mesh.empty() ? "--strategy fsdp" : "--strategy fsdp with an axis fsdp in --mesh");
   const bool offloads = recipe.updates_on_host();
   const bool has_replicas = mesh.copies().size() > 1;
   return std::make_unique<exec::Sharding>(

@@ -78,13 +78,13 @@ void place_experts(models::Model& model, const dist::Mesh& mesh) {
                     ranks, ranks);
   if (experts % ranks != 0)
     throw UserError(
-        "mesh ep={}: the model has {} experts in a block, and every rank needs as many; use ep={}",
+        "mesh ep={}: the model has {} experts in a block, and every rank needs the same number; "
+        "use "
+        "ep={}",
         ranks, experts, divisors(experts));
   if (mesh.size(dist::Axis::Context) > 1)
     throw UserError(
-        "mesh ep={},cp={}: experts are not spread where ranks share sequences; use fsdp in place "
-        "of "
-        "one of the two",
+        "mesh ep={},cp={}: ep cannot be combined with cp; use fsdp in place of one of the two",
         ranks, mesh.size(dist::Axis::Context));
   const auto share = std::make_shared<const ops::TensorShare>(
       ops::TensorShare{.group = &mesh.group(dist::Axis::Expert), .sequence_parallel = false});

@@ -102,11 +102,10 @@ void Experts::for_each_layer(const Body& body) {
   for (Expert& expert : experts_) for_each_layer(expert, body);
 }
 
-std::optional<ops::ExpertShare> Experts::share_of(const nn::Batch& batch, int64_t tokens) const {
+std::optional<ops::ExpertShare> Experts::share_of(const nn::Batch& batch) const {
   const nn::Parameter& any = experts_.front().gate.weight();
   if (!any.belongs_to_expert()) return std::nullopt;
-  return ops::ExpertShare{.group = any.share->group,
-                          .most_tokens = std::max(batch.most_tokens, tokens)};
+  return ops::ExpertShare{.group = any.share->group, .most_tokens = batch.most_tokens};
 }
 
 at::Tensor Experts::forward(const at::Tensor& x, nn::State& state, const nn::Batch& batch,
@@ -115,7 +114,7 @@ at::Tensor Experts::forward(const at::Tensor& x, nn::State& state, const nn::Bat
       router_.forward(x, pass), config_.experts_per_token, config_.normalized_routes,
       balances(pass) ? ops::Probabilities::Summed : ops::Probabilities::Unsummed, batch.real);
   const int64_t k = config_.experts_per_token, all = config_.num_experts;
-  const std::optional<ops::ExpertShare> share = share_of(batch, x.size(0));
+  const std::optional<ops::ExpertShare> share = share_of(batch);
   const at::Tensor choices = share ? ops::choices_of_all(routes.experts, *share) : routes.experts;
   const std::vector<int64_t> chosen = ops::read_experts(choices);
   std::span<const int64_t> own = chosen;
@@ -130,18 +129,23 @@ at::Tensor Experts::forward(const at::Tensor& x, nn::State& state, const nn::Bat
     add_up(state, kCounts, on_device(counts, *sorted.upload));
   }
   std::vector<ops::Expert> layers;
-  for (size_t i = 0; i + 1 < sorted.begins.size(); ++i) {
-    const auto& [gate, up, down] = experts_[static_cast<size_t>(first) + i];
-    layers.push_back({unplaced(gate, pass), up ? std::optional(unplaced(*up, pass)) : std::nullopt,
-                      unplaced(down, pass)});
+  std::optional<at::Tensor> trained_elsewhere;
+  for (const auto& [gate, up, down] : experts_) {
+    ops::Expert layer{unplaced(gate, pass), up ? std::optional(unplaced(*up, pass)) : std::nullopt,
+                      unplaced(down, pass)};
+    if (!gate.weight().is_elsewhere())
+      layers.push_back(std::move(layer));
+    else if (!trained_elsewhere)
+      trained_elsewhere = ops::any_trained(layer);
   }
   const ops::Gate activation{config_.activation, config_.expert_clamp};
   if (!share) return ops::expert_mlps(x, routes.weights, sorted, std::move(layers), activation);
   sorted.others_last = true;
   const at::Tensor tokens = ops::tokens_of_all(x, *share);
   const at::Tensor weights = ops::tokens_of_all(routes.weights, *share);
-  return ops::sum_of_terms(ops::expert_mlps(tokens, weights, sorted, std::move(layers), activation),
-                           x.size(0), *share);
+  const at::Tensor terms = ops::expert_mlps(tokens, weights, sorted, std::move(layers), activation,
+                                            std::move(trained_elsewhere));
+  return ops::sum_of_terms(terms, x.size(0), *share);
 }
 
 std::vector<std::vector<nn::Parameter*>> Experts::parameters_of_each() {

@@ -132,9 +132,9 @@ std::string devices_line(const recipe::Recipe& recipe) {
     line += fmt::format(": each holds 1/{} of {}", shards, parts_of(strategy.stage));
   else if (copies > 1)
     line += fmt::format(": each holds the whole model{}, gradients are summed",
-                        experts > 1 ? " but for experts" : "");
+                        experts > 1 ? fmt::format(" with 1/{} of its experts", experts) : "");
   if (shards > 1 && copies > 1) line += fmt::format(", in {} copies", copies);
-  if (experts > 1) line += fmt::format("; of a block's experts it has 1/{}", experts);
+  if (shards > 1 && experts > 1) line += fmt::format("; of experts 1/{}", shards * experts);
   if (const int stages = strategy.mesh[Axis::Pipeline]; stages > 1)
     line += fmt::format("{} layers are split into {} stages, {}", copies * shards > 1 ? ";" : ":",
                         stages, schedule_words(recipe));

@@ -503,8 +503,8 @@ std::vector<Row> device_rows(Recipe& r) {
        .slot = &r.mesh,
        .help = "devices along each axis, instead of those that the strategy implies: dp copies, "
                "fsdp shards, tp tensor, pp pipeline, cp context (each device holds some of the "
-               "tokens of each sample), ep experts (each device holds some of each mixture), as in "
-               "dp=2,fsdp=4",
+               "tokens of each sample), ep experts (each device holds some of the experts of each "
+               "layer), as in dp=2,fsdp=4",
        .joins_list = true},
       {.theme = kDevices,
        .key = "sequence_parallel",

@@ -180,13 +180,11 @@ TEST_F(CutModel, ExpertsAreSpreadEvenlyOrNotAtAll) {
   };
   EXPECT_EQ(fault("llama", "ep=2"),
             "mesh ep=2: this model has no experts to spread; use fsdp=2 or dp=2");
-  EXPECT_EQ(
-      fault("mixtral", "ep=3"),
-      "mesh ep=3: the model has 4 experts in a block, and every rank needs as many; use ep=1, "
-      "2, 4");
+  EXPECT_EQ(fault("mixtral", "ep=3"),
+            "mesh ep=3: the model has 4 experts in a block, and every rank needs the same number; "
+            "use ep=1, 2, 4");
   EXPECT_EQ(fault("mixtral", "ep=2,cp=2"),
-            "mesh ep=2,cp=2: experts are not spread where ranks share sequences; use fsdp in place "
-            "of one of the two");
+            "mesh ep=2,cp=2: ep cannot be combined with cp; use fsdp in place of one of the two");
 }
 
 // GPT-2 keeps q, k and v in one tensor, turned in the file: a rank has some heads of each.

@@ -403,14 +403,24 @@ struct ExpertsFunction : torch::autograd::Function<ExpertsFunction> {
 
 }  // namespace
 
-at::Tensor expert_mlps(const at::Tensor& x, const at::Tensor& weights, const SortedRoutes& routes,
-                       std::vector<Expert> experts, const Gate& gate) {
+std::optional<at::Tensor> any_trained(const Expert& expert) {
   std::optional<at::Tensor> trained;
-  for (const Expert& expert : experts)
+  for_each_layer(expert, [&](const Projection& layer) {
+    if (!trained) trained = layer.any_trained();
+  });
+  return trained;
+}
+
+at::Tensor expert_mlps(const at::Tensor& x, const at::Tensor& weights, const SortedRoutes& routes,
+                       std::vector<Expert> experts, const Gate& gate,
+                       std::optional<at::Tensor> trained_elsewhere) {
+  std::optional<at::Tensor> trained = std::move(trained_elsewhere);
+  for (const Expert& expert : experts) {
     for_each_layer(expert, [&](const Projection& layer) {
       SNUG_CHECK(layer.part.group == nullptr, "an expert's layer shared among ranks");
-      if (!trained) trained = layer.any_trained();
     });
+    if (!trained) trained = any_trained(expert);
+  }
   return ExpertsFunction::apply(
       x, weights, c10::make_intrusive<Mixture>(std::move(experts), routes, gate), trained);
 }

@@ -29,10 +29,16 @@ struct Expert {
   Projection down;
 };
 
+// A trained tensor of its layers, if there is one.
+std::optional<at::Tensor> any_trained(const Expert& expert);
+
 // x (T, D), weights (T, k) of x's type -> (T, D): each token's experts, weighted and summed, in
 // float32. The gradient of a trained parameter is there after the backward, zeros for an expert
 // without tokens. Rows of an adapter's dropout are numbered from an expert's first route.
+// `trained_elsewhere`: any trained tensor of other ranks' experts, empty here, so that all ranks or
+// none have a backward.
 at::Tensor expert_mlps(const at::Tensor& x, const at::Tensor& weights, const SortedRoutes& routes,
-                       std::vector<Expert> experts, const Gate& gate);
+                       std::vector<Expert> experts, const Gate& gate,
+                       std::optional<at::Tensor> trained_elsewhere = std::nullopt);
 
 }  // namespace snug::ops

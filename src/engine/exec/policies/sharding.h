@@ -101,7 +101,8 @@ class Sharding final : public Policy {
   bool gathers() const { return options_.stage == ShardingStage::Weights; }
   bool cuts_gradients() const { return options_.stage >= ShardingStage::Gradients; }
   dist::Group& shards() const;
-  // Whose gradients of whole parameters are summed, and whose shards of sums.
+  // The ranks that sum this flat unit's whole gradients, and those that hold the same shard of it
+  // and sum that.
   dist::Group& adders(const FlatUnit& flat) const;
   dist::Group& copies(const FlatUnit& flat) const;
   void send(size_t unit);
