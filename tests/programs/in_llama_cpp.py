@@ -59,9 +59,11 @@ FAMILIES = {
                     sliding_window=8, rope_theta=(64 / math.tau) ** (32 / (2 * 7.9999)), rope_scaling=YARN, **SMALL,
                     head_dim=32),
 }
+MODELS["gpt_neox"] = FAMILIES["gpt_neox"]  # whose rows have another order there
 ADAPTERS = {
     "lora": ["--lora_r", 4, "--lora_alpha", 6, "--lora_target_modules", "all-linear"],
-    "rslora": ["--lora_r", 4, "--lora_alpha", 6, "--lora_use_rslora", "true", "--lora_target_modules", "q_proj,k_proj"],
+    "rslora": ["--lora_r", 4, "--lora_alpha", 6, "--lora_use_rslora", "true", "--lora_target_modules",
+               ".*(q_proj|k_proj|query_key_value)"],
 }
 
 
