@@ -48,7 +48,7 @@ class Experts {
 
   Expert make_expert(const std::string& name) const;
   // Null if this rank has all experts.
-  std::optional<ops::ExpertShare> share_of(const nn::Batch& batch, int64_t tokens) const;
+  std::optional<ops::ExpertShare> share_of(const nn::Batch& batch) const;
 
   const Config& config_;
   int64_t block_;
