@@ -8,9 +8,9 @@ the CPU's kernels in place of a GPU's (tests/data/plan/transformers_memory.jsonl
 case: `peak`, the most that is live in forward, backward and update, and `after_forward`, what is live
 when the last forward ends.
 
-With `ranks` of 2 two processes train it with DDP, FSDP2 or DeepSpeed's ZeRO, as accelerate sets them up, over gloo; the
-line is that of rank 0. Their peak counts from the first forward on, since a CPU holds the whole model while it is
-sharded.
+With `ranks` of 2 two processes train it with DDP or FSDP2, as accelerate sets them up, over gloo; the line is that of
+rank 0. DeepSpeed's ZeRO and FSDP2's CPU offload run as rank 0 alone, as if the others were there. Their peak counts
+from the first forward on, since a CPU holds the whole model while it is sharded.
 
 DeepSpeed and Liger are no part of requirements.txt: `pip install deepspeed liger-kernel`. Liger's kernels need a GPU. What they allocate is decided by the Python around them, which is what runs here, with
 kernels that do nothing: sizes are true, losses are not.
@@ -49,6 +49,13 @@ def fsdp_on_a_cpu():
             return getattr(accelerate.DistributedType, "MULTI_CPU" if name == "MULTI_NEURON" else name)
 
     state.DistributedType = Types()
+
+
+def without_pinned_memory():
+    """Which a machine without a GPU does not have."""
+    from torch.distributed import fsdp
+
+    fsdp.CPUOffloadPolicy.__init__.__defaults__ = (False,)
 
 
 def on_a_cpu_without_compiling():
@@ -153,12 +160,19 @@ def sharding(case):
         return more | dict(deepspeed=deepspeed(case))
     if kind != "ddp":
         fsdp_on_a_cpu()
-        more |= dict(fsdp=True, fsdp_config=dict(version=2, reshard_after_forward=kind == "fsdp"))
+        without_pinned_memory()
+        more |= dict(fsdp=True, fsdp_config=dict(
+            version=2, reshard_after_forward=kind == "fsdp", cpu_offload=case.get("offload", False)))
     return more
 
 
 def uses_deepspeed(case):
     return case.get("sharding", "").startswith("zero")
+
+
+def is_alone(case):
+    """Where two processes would come out differently from run to run."""
+    return uses_deepspeed(case) or case.get("offload", False)
 
 
 def deepspeed(case):
@@ -192,7 +206,7 @@ def measure(profiler, sharded):
 
 def train(case):
     data = rows(case)
-    if uses_deepspeed(case):
+    if is_alone(case):
         alone_among(case["ranks"])
     if case.get("liger"):
         without_kernels()
@@ -365,6 +379,11 @@ HPZ_TECHNIQUES = [
     )
 ]
 
+FSDP_OFFLOADED_TECHNIQUES = [
+    change | dict(ranks=2, sharding="fsdp", offload=True)
+    for change in (dict(), dict(checkpointing=True), dict(lora=lora()))
+]
+
 MORE_SHARDED_TECHNIQUES = [
     change | dict(ranks=2, sharding=kind)
     for kind in ("ddp", "fsdp")
@@ -386,6 +405,7 @@ def cases():
     yield from combinations(list(EXPERTS)[:2], [dict(ranks=2, sharding="zero3")])
     yield from combinations(SEVERAL, OFFLOADED_TECHNIQUES)
     yield from combinations(SEVERAL, HPZ_TECHNIQUES)
+    yield from combinations(SEVERAL, FSDP_OFFLOADED_TECHNIQUES)
 
 
 def combinations(models, techniques):
@@ -415,7 +435,7 @@ def main():
             continue
         case["model"] = (MODELS | FAMILIES | EXPERTS)[name]
         # Each in processes of its own: what another one leaves behind would be freed in its profile.
-        count = 1 if uses_deepspeed(case) else case.get("ranks", 1)
+        count = 1 if is_alone(case) else case.get("ranks", 1)
         ranks = [start(rank, case, versions) for rank in range(count)]
         if any([os.waitpid(child, 0)[1] != 0 for child in ranks]):
             raise SystemExit(f"error: case {number} failed: {case}")

@@ -215,14 +215,20 @@ void Like::try_changes(const models::Model& model) {
   if (!options_.liger && has_liger_kernels)
     attempt("use_liger_kernel: true", [](auto&, rivals::Options& o) { o.liger = true; });
   const bool by_deepspeed = rivals::is_deepspeed(options_.sharding);
-  const auto shard = [](auto&, rivals::Options& o) { o.sharding = rivals::Sharding::FullyShard; };
-  if (options_.sharding == rivals::Sharding::Ddp && rivals::takes_fully_sharded(recipe))
-    attempt("fsdp: true", shard);
-  if (options_.sharding == rivals::Sharding::FullyShardGradients)
-    attempt("reshard_after_forward: true", shard);
   const bool by_zero3 = options_.sharding == rivals::Sharding::ZeroWeights;
   recipe::Recipe offloaded = recipe;
   offloaded.optimizer_offload = "cpu";
+  const auto shard = [](auto&, rivals::Options& o) { o.sharding = rivals::Sharding::FullyShard; };
+  if (options_.sharding == rivals::Sharding::Ddp && rivals::takes_fully_sharded(recipe))
+    attempt("fsdp: true", shard);
+  if (rivals::is_fully_sharded(options_.sharding) && !recipe.updates_on_host() &&
+      recipe.quantize.empty())
+    attempt("fsdp_config: cpu_offload: true", [&](recipe::Recipe& r, auto&) {
+      r = offloaded;
+      r.weight_streaming = true;
+    });
+  if (options_.sharding == rivals::Sharding::FullyShardGradients)
+    attempt("reshard_after_forward: true", shard);
   if (by_deepspeed && !by_zero3 && rivals::takes_zero3(recipe, options_.deepspeed))
     attempt("zero_optimization: stage: 3",
             [](auto&, rivals::Options& o) { o.sharding = rivals::Sharding::ZeroWeights; });
@@ -446,7 +452,8 @@ std::string Like::whose() const {
   if (transformers_) {
     text += " in its own Trainer";
     if (options_.sharding == rivals::Sharding::Ddp) text += " with DDP";
-    if (rivals::is_fully_sharded(options_.sharding)) text += " with FSDP2";
+    if (rivals::is_fully_sharded(options_.sharding))
+      text += recipe.updates_on_host() ? " with FSDP2's CPU offload" : " with FSDP2";
     if (const int stage = rivals::zero_stage(options_.sharding); stage > 0) {
       text += fmt::format(" with DeepSpeed's ZeRO-{}", stage);
       if (recipe.updates_on_host())

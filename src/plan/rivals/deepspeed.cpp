@@ -53,10 +53,7 @@ class Zero : public Optimizer {
 
   void step() override {
     const memory::PhaseGuard phase(memory::Phase::Step);
-    if (offloads()) {
-      const memory::HostGuard host;
-      return states_->step();
-    }
+    if (offloads()) return states_->step();
     { const at::Tensor norm = make(largest_, at::kDouble, Category::Workspace); }
     for (size_t group = 0; group < masters_.size(); ++group) {
       const int64_t part = masters_[group].numel();
@@ -84,16 +81,17 @@ class Zero : public Optimizer {
         continue;
       }
       if (offloads()) keep_on_host(part, at::kFloat, Category::Gradients);
-      const memory::HostGuard host(offloads());
+      const memory::HostGuard host(on_host());
       masters_.push_back(make(part, at::kFloat, Category::Optimizer));
     }
     if (most > 0) keep_on_host(kBuffersOfDisk * most, at::kFloat, Category::Workspace);
     // accelerate puts DeepSpeed's Adam in the place of any other.
     if (offloads()) optimizer.name = recipe::OptimizerName::AdamW;
+    order.on_host = on_host();
     states_ = torch_optimizer(optimizer, masters_, order);
   }
   void keep_on_host(int64_t elements, at::ScalarType type, Category category) {
-    const memory::HostGuard host;
+    const memory::HostGuard host(on_host());
     on_host_.push_back(make(elements, type, category));
   }
   // For the norm of a gradient that leaves the device.
@@ -105,6 +103,7 @@ class Zero : public Optimizer {
            elements >= kSmallestOnDisk;
   }
   bool offloads() const { return options_.home != ZeroOptions::Home::Device; }
+  bool on_host() const { return offloads() && !options_.on_cpu; }
   const recipe::DeepSpeed& settings() const { return options_.settings; }
   at::ScalarType type() const { return weights_.front().scalar_type(); }
   static at::Tensor make(int64_t elements, at::ScalarType type, Category category) {
@@ -283,7 +282,7 @@ class ZeroOfWeights : public Zero {
     }
     bucket_ = make(settings().reduce_bucket, type(), Category::Communication);
     {
-      const memory::HostGuard host(offloads());
+      const memory::HostGuard host(on_host());
       gradients_ = make(sum, type(), Category::Gradients);
     }
     make_masters(optimizer, order, parts, largest);

@@ -28,7 +28,7 @@ struct ZeroOptions {
   int64_t ranks = 1;
   // Stages 1 and 2 keep on the host what the recipe wants on a disk.
   enum class Home { Device, Host, Disk } home = Home::Device;
-  bool on_cpu = false;  // which is the device: nothing is copied to it
+  bool on_cpu = false;  // which is device and host
 };
 
 // `weights` train; they stay the caller's; `order` is of masters, one a group of the Trainer's.

@@ -40,7 +40,10 @@ void FullyShard::add_group(const std::vector<at::Tensor*>& slots, at::ScalarType
     slot->reset();
     Weight& weight = group.weights.emplace_back();
     weight.padded = part * options_.ranks;
-    weight.rows = make_flat(part, kept, Category::Parameters);
+    {
+      const memory::HostGuard host(options_.on_host);
+      weight.rows = make_flat(part, kept, Category::Parameters);
+    }
     const at::Tensor flat = make_flat(weight.padded, type, Category::Parameters);
     memory::vacate(flat);
     weight.whole = flat.narrow(0, 0, elements).view(sizes);
@@ -56,9 +59,10 @@ void FullyShard::gather(Group& group) {
   int64_t bytes = 0;
   for (const Weight& weight : group.weights)
     bytes += weight.padded * static_cast<int64_t>(weight.whole.element_size());
-  // Rows of another type are cast first.
+  // Rows of another type, or on the host, are copied first.
   at::Tensor cast;
-  if (group.casts) cast = make_flat(bytes / options_.ranks, at::kByte, Category::Communication);
+  if (group.casts || options_.on_host)
+    cast = make_flat(bytes / options_.ranks, at::kByte, Category::Communication);
   gathers_.push_back(memory::meta_ledger().serial());
   group.gathered = make_flat(bytes, at::kByte, Category::Communication);
 }
@@ -128,8 +132,14 @@ void FullyShard::reduce(Group& group) {
   reduced_ = make_flat(elements, type, Category::Communication);
   for (const Weight* weight : trained) weight->whole.mutable_grad().reset();
   const memory::CategoryGuard category(Category::Gradients);
-  const at::Tensor part = make_flat(elements / options_.ranks, type, Category::Gradients)
-                              .to(trained.front()->rows.scalar_type());
+  const auto make_part = [&](bool on_host) {
+    const memory::HostGuard host(on_host);
+    return make_flat(elements / options_.ranks, type, Category::Gradients)
+        .to(trained.front()->rows.scalar_type());
+  };
+  at::Tensor from_device;
+  if (options_.on_host) from_device = make_part(/*on_host=*/false);
+  const at::Tensor part = make_part(options_.on_host);
   int64_t offset = 0;
   for (const Weight* weight : trained) {
     weight->rows.mutable_grad() = part.narrow(0, offset, weight->rows.numel());

@@ -17,6 +17,8 @@ class FullyShard {
     int64_t ranks = 1;
     // Weights are freed after the forward of their group, and gathered again for its backward.
     bool reshards = true;
+    // CPUOffloadPolicy: rows and their gradients are on the host.
+    bool on_host = false;
   };
 
   explicit FullyShard(Options options) : options_(options) {}

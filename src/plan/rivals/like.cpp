@@ -106,6 +106,9 @@ void check_lightning(const nlohmann::json& config, const recipe::Recipe& recipe,
         optimizer, offload);
 }
 
+// Weights, states or both are taken apart.
+bool shards_all(Sharding sharding) { return is_deepspeed(sharding) || is_fully_sharded(sharding); }
+
 // What ZeRO-3 is planned for.
 bool is_whole(const recipe::Recipe& recipe) {
   return recipe.quantize.empty() && !recipe.lora.use_dora;
@@ -151,13 +154,14 @@ void check_transformers(const nlohmann::json& config, const recipe::Recipe& reci
         "lora_head out");
   if (is_fully_sharded(options.sharding) && !takes_fully_sharded(recipe))
     throw UserError(
-        "like: transformers with FSDP is planned with adamw and sgd on the device, and without "
-        "8-bit weights and use_dora; use --strategy ddp, or leave --like out");
+        "like: transformers with FSDP is planned with adamw and sgd, without 8-bit weights and "
+        "use_dora, and with optimizer_offload: cpu if weight_streaming: true is there too and "
+        "nothing is quantized, which is its CPU offload; use --strategy ddp, or leave --like out");
   if (is_deepspeed(options.sharding)) check_deepspeed(recipe, options);
   if (optimizer != Name::AdamW && optimizer != Name::Sgd && optimizer != Name::AdamW8bit)
     throw UserError("like: optimizer = {}: transformers is planned with adamw, sgd and adamw_8bit",
                     optimizer);
-  if (recipe.updates_on_host() && !is_deepspeed(options.sharding) &&
+  if (recipe.updates_on_host() && !shards_all(options.sharding) &&
       (recipe.optimizer_offload != "cpu" || optimizer == Name::Sgd))
     throw UserError(
         "like: optimizer_offload = {}: transformers is planned with the paged optimizers of "
@@ -178,7 +182,9 @@ Model::Options model_options(Library library, const recipe::Recipe& recipe, cons
                       .on_cpu = options.on_cpu,
                       .liger = options.liger,
                       .deepspeed = options.deepspeed,
-                      .weights_on_host = recipe.weight_streaming},
+                      .weights_on_host = !options.on_cpu && (is_deepspeed(options.sharding)
+                                                                 ? recipe.weight_streaming
+                                                                 : offloads_fully_sharded(recipe))},
           .checkpointing = checkpointing,
           .batch = options.batch,
           .tokens = options.tokens,
@@ -282,12 +288,15 @@ Program transformers(const models::Model& like, const recipe::Recipe& recipe,
   }
   // The Trainer keeps float32 states of embeddings.
   const bool trains_embedding = !recipe.lora.enabled;
+  const bool is_sharded = is_fully_sharded(options.sharding);
   program.optimizer =
-      recipe.updates_on_host()
+      recipe.updates_on_host() && !is_sharded
           ? paged_adamw(weights, {.eight_bits = recipe.optimizer.name == Name::AdamW8bit,
                                   .first_in_float32 = trains_embedding})
           : torch_optimizer(recipe.optimizer, weights,
-                            {.fused = !options.own_loop, .first_in_float32 = trains_embedding});
+                            {.fused = !options.own_loop,
+                             .first_in_float32 = trains_embedding,
+                             .on_host = is_sharded && model.weights.weights_on_host});
   return program;
 }
 
@@ -444,8 +453,14 @@ bool has_lightning_model(const nlohmann::json& config) {
 
 bool takes_fully_sharded(const recipe::Recipe& recipe) {
   const auto& optimizer = recipe.optimizer.name;
-  return (optimizer == Name::AdamW || optimizer == Name::Sgd) && !recipe.updates_on_host() &&
-         !recipe.quantize.starts_with("bnb.int8") && !recipe.lora.use_dora;
+  const bool offloads = offloads_fully_sharded(recipe) && recipe.quantize.empty();
+  return (optimizer == Name::AdamW || optimizer == Name::Sgd) &&
+         (!recipe.updates_on_host() || offloads) && !recipe.quantize.starts_with("bnb.int8") &&
+         !recipe.lora.use_dora;
+}
+
+bool offloads_fully_sharded(const recipe::Recipe& recipe) {
+  return recipe.optimizer_offload == "cpu" && recipe.weight_streaming;
 }
 
 bool takes_zero3(const recipe::Recipe& recipe, const recipe::DeepSpeed& settings) {

@@ -36,8 +36,8 @@ struct Options {
   Sharding sharding = Sharding::None;
   int64_t ranks = 1;  // GPUs; the global batch is that of all of them
   // Of transformers' decoders.
-  bool on_cpu = false;               // a CPU's attention and dropout
-  bool liger = false;                // with Liger's kernels
+  bool on_cpu = false;  // a CPU's attention and dropout; what is offloaded stays in its memory
+  bool liger = false;   // with Liger's kernels
   recipe::DeepSpeed deepspeed = {};  // where `sharding` is DeepSpeed's
   // A script's own loop in place of the Trainer: what the model returned stays until the next
   // step's takes its place, and torch's AdamW is not told to be fused.
@@ -67,6 +67,8 @@ struct Figures {
 bool has_lightning_model(const nlohmann::json& config);
 // Whether FSDP2 is planned for such a recipe.
 bool takes_fully_sharded(const recipe::Recipe& recipe);
+// Whether the recipe is that of its CPU offload: weights, states and the update are on the host.
+bool offloads_fully_sharded(const recipe::Recipe& recipe);
 // Whether DeepSpeed's ZeRO-3 is, with these settings.
 bool takes_zero3(const recipe::Recipe& recipe, const recipe::DeepSpeed& settings);
 // Whether what Liger's kernels make of a decoder of this model_type is known.

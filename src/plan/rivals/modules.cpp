@@ -49,10 +49,8 @@ std::vector<std::string> words_of(const std::string& list) {
 Modules::Modules(Options options)
     : options_(std::move(options)), targets_(words_of(options_.lora.target_modules)) {
   // Alone, a rank's part is the weight, unless it is elsewhere.
-  const ZeroWeights::Parts parts{.ranks = options_.ranks,
-                                 .on_host = options_.weights_on_host,
-                                 .are_copied = options_.weights_on_host && !options_.on_cpu};
-  if (options_.sharding == Sharding::ZeroWeights && (parts.ranks > 1 || parts.are_copied))
+  const ZeroWeights::Parts parts{.ranks = options_.ranks, .on_host = options_.weights_on_host};
+  if (options_.sharding == Sharding::ZeroWeights && (parts.ranks > 1 || parts.on_host))
     zero_weights_ = std::make_unique<ZeroWeights>(options_.deepspeed, parts);
 }
 
@@ -163,8 +161,10 @@ void Modules::share() {
 }
 
 void Modules::share_fully() {
-  fully_shard_ = std::make_unique<FullyShard>(FullyShard::Options{
-      .ranks = options_.ranks, .reshards = options_.sharding == Sharding::FullyShard});
+  fully_shard_ = std::make_unique<FullyShard>(
+      FullyShard::Options{.ranks = options_.ranks,
+                          .reshards = options_.sharding == Sharding::FullyShard,
+                          .on_host = options_.weights_on_host});
   for (const std::vector<at::Tensor*>& slots : units_) {
     fully_shard_->add_group(slots, options_.stored);
     for (const at::Tensor* slot : slots)

@@ -46,7 +46,7 @@ class Modules {
     bool on_cpu = false;            // operators as a CPU has them
     bool liger = false;             // Liger's kernels in place of some. Of decoders.
     recipe::DeepSpeed deepspeed = {};
-    bool weights_on_host = false;  // offload_param of DeepSpeed's stage 3
+    bool weights_on_host = false;  // offload_param of DeepSpeed's stage 3, FSDP2's CPU offload
   };
   struct Linear {
     int64_t in = 0, out = 0;

@@ -39,6 +39,7 @@ class TorchOptimizer : public Optimizer {
 
   void step() override {
     const memory::PhaseGuard phase(memory::Phase::Step);
+    const memory::HostGuard host(order_.on_host);
     const bool sgd = options_.name == Name::Sgd;
     if (states_.empty() && (!sgd || options_.momentum != 0)) make_states();
     // AdamW makes the square roots of second moments; SGD with decay gradients with it added.

@@ -41,6 +41,8 @@ struct UpdateOrder {
   bool fused = false;
   // The first weight, an embedding, has float32 states where others have 8-bit ones.
   bool first_in_float32 = false;
+  // Weights, states and the update are on the host.
+  bool on_host = false;
 };
 
 // adamw, sgd and adamw_8bit. The weights stay the caller's.

@@ -151,7 +151,7 @@ void ZeroWeights::begin(Gather& gather) {
     gather.buffer = flat(sum, weights_[gather.weights.front()].whole, Category::Communication);
   else
     for (const size_t i : gather.weights) memory::refill(weights_[i].whole, Category::Parameters);
-  if (!parts_.are_copied || alone) return;
+  if (!parts_.on_host || alone) return;
   std::vector<at::Tensor> copies;
   for (const size_t i : gather.weights) {
     const Weight& weight = weights_[i];

@@ -28,7 +28,6 @@ class ZeroWeights {
   struct Parts {
     int64_t ranks = 1;
     bool on_host = false;
-    bool are_copied = false;  // from there to the device
   };
   ZeroWeights(const recipe::DeepSpeed& settings, Parts parts)
       : settings_(settings), parts_(parts), ranks_(parts.ranks) {}

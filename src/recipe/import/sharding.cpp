@@ -212,8 +212,9 @@ constexpr KeyRow kDeepSpeedRows[] = {
 constexpr KeyRow kFsdpRows[] = {
     {"fsdp_config", Way::Off, "strategy",
      "write the file's keys into the recipe, or give --strategy fsdp or zero2"},
-    {"fsdp fsdp_config.version fsdp_config.offload_params fsdp_config.reshard_after_forward "
-     "fsdp_config.sharding_strategy fsdp_config.activation_checkpointing",
+    {"fsdp fsdp_config.version fsdp_config.offload_params fsdp_config.cpu_offload "
+     "fsdp_config.reshard_after_forward fsdp_config.sharding_strategy "
+     "fsdp_config.activation_checkpointing",
      Way::Read, "strategy"},
     {"fsdp_config.auto_wrap_policy fsdp_config.transformer_layer_cls_to_wrap "
      "fsdp_config.backward_prefetch fsdp_config.forward_prefetch fsdp_config.use_orig_params "
@@ -287,7 +288,7 @@ bool take_fsdp(Draft& draft) {
       "full_shard=fsdp shard_grad_op=zero2 no_shard=ddp hybrid_shard=hybrid 1=fsdp 2=zero2 3=ddp "
       "4=hybrid";
   std::string_view strategy = "fsdp";
-  bool offloads = draft.on("fsdp_config.offload_params");
+  bool offloads = draft.on("fsdp_config.offload_params") || draft.on("fsdp_config.cpu_offload");
   for (const std::string_view word : words_of(words)) {
     if (const auto known = word_for(kNames, lower(word)); !known.empty()) strategy = known;
     offloads = offloads || word == "offload";

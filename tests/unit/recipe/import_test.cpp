@@ -808,6 +808,19 @@ TEST(Import, ReadsDeepSpeedsFileBesideTheRecipe) {
                   "give --strategy hybrid");
 }
 
+// transformers 5 has another name for accelerate's.
+TEST(Import, ReadsCpuOffloadOfFsdpUnderBothNames) {
+  for (const char* key : {"offload_params", "cpu_offload"}) {
+    const TemporaryFile file(
+        fmt::format("base_model: m\nlearning_rate: 1e-4\nfsdp: full_shard\nfsdp_config: "
+                    "{{version: 2, {}: true}}\n",
+                    key));
+    const Recipe recipe = parse("plan " + file.string()).recipe;
+    EXPECT_EQ(recipe.optimizer_offload, "cpu") << key;
+    EXPECT_TRUE(recipe.weight_streaming) << key;
+  }
+}
+
 TEST(Import, TakesWhatIsSwitchedOffAsOff) {
   const TemporaryFile file(
       R"({"base_model": "m", "learning_rate": 1e-4, "bf16": true, "deepspeed": {
