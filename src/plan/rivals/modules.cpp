@@ -235,7 +235,7 @@ at::Tensor Modules::dora(const Linear& layer, const at::Tensor& x, const at::Ten
   const at::Tensor weight = dequantized(layer).to(x.scalar_type());
   const at::Tensor norm = [&] {
     const at::Tensor sum = weight + adapter.detach() * kScaling;
-    return at::linalg_vector_norm(sum, 2, {{1}}).detach();
+    return at::linalg_vector_norm(sum, 2, at::IntArrayRef{1}).detach();
   }();
   const at::Tensor scale = (*layer.magnitude / norm).view({1, -1});
   const at::Tensor low = low_rank(layer, x);
