@@ -138,18 +138,24 @@ Checkpoint open_hugging_face(const fs::path& path) {
 
 void check_language_part(const nlohmann::json& config, const std::string& where) {
   const std::string type = ConfigFields(config, where).text("model_type");
-  if (!has_language_part(config))
-    throw UserError(
-        "{}: snug does not know how to take a language model out of a model of type \"{}\"; it "
-        "does "
-        "for {}",
-        where, type, fmt::join(types_with_language_part(), ", "));
+  if (has_language_part(config)) return;
+  const bool is_whole =
+      decoder::find_family(type) != nullptr ||
+      std::ranges::any_of(kOthers, [&](const auto& other) { return type == other.model_type; });
+  if (is_whole)
+    throw UserError("{}: snug reads a model of type \"{}\" whole; leave --text_only out", where,
+                    type);
+  throw UserError("{}: --text_only cannot read model_type \"{}\"; it reads {}", where, type,
+                  fmt::join(types_with_language_part(), ", "));
 }
 
 Checkpoint open_language_part(const fs::path& path) {
   const fs::path config_json = path / "config.json";
   if (!fs::exists(config_json))
-    throw UserError("{} is no Hugging Face directory with a config.json", path.string());
+    throw UserError(
+        "{} is no Hugging Face directory with a config.json, which --text_only takes a language "
+        "model out of; a GGUF file has the language model alone",
+        path.string());
   warn_of_changed_files(path);
   const nlohmann::json config = read_json(config_json);
   check_language_part(config, config_json.string());
@@ -227,7 +233,6 @@ std::unique_ptr<Model> model_from_config(const fs::path& config_json, Part part)
 }
 
 Checkpoint open_checkpoint(const fs::path& path, Part part) {
-  if (part == Part::Language) return open_language_part(path);
   if (!fs::exists(path))
     throw UserError(
         "checkpoint {} does not exist; give a Hugging Face or LitGPT directory or a GGUF file, or "
@@ -238,6 +243,7 @@ Checkpoint open_checkpoint(const fs::path& path, Part part) {
         "{}: a configuration file has no weights; give a model's folder or a .gguf file. To plan "
         "from this file: snug plan --model.config {}",
         path.string(), path.string());
+  if (part == Part::Language) return open_language_part(path);
   if (!fs::is_directory(path)) return open_gguf(path);
   const bool has_litgpt = fs::exists(path / "lit_model.pth");
   if (has_litgpt && fs::exists(path / "model_config.yaml")) return open_litgpt(path);

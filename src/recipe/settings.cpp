@@ -134,8 +134,12 @@ class WordReader {
       value = word.substr(equals + 1);
     } else if (!take_value(row, key, value)) {
       const bool is_known = row != nullptr || key == "config";
-      if (const std::string near = is_known ? "" : near_key(key, rows_); !near.empty())
-        throw UserError("{}: unknown key; did you mean --{}?", shown, near);
+      if (!is_known) {
+        const std::string near = near_key(key, rows_);
+        throw UserError(
+            "{}: unknown key; {}", shown,
+            near.empty() ? "--help lists all keys" : fmt::format("did you mean --{}?", near));
+      }
       throw UserError("{} needs a value: {} {}", shown, shown, row ? value_name(*row) : "VALUE");
     }
     if (key == "config")

@@ -160,7 +160,8 @@ void convert_model(const recipe::ConvertOptions& options, const std::string& to)
   const models::Checkpoint checkpoint = models::open_checkpoint(
       options.source, options.text_only ? models::Part::Language : models::Part::Whole);
   if (options.text_only)
-    std::fprintf(stderr, "the language model alone, a %s; of other parts, %s left out\n",
+    std::fprintf(stderr,
+                 "of the model the language model alone (%s); left out: %s of other parts\n",
                  checkpoint.model->hugging_face_config().value("model_type", "").c_str(),
                  checkpoint.left_out.c_str());
   const auto tokenizer = engine::open_tokenizer(checkpoint);

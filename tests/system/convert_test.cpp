@@ -94,7 +94,7 @@ TEST_F(Trained, TheLanguageModelIsTakenOutOfOneThatSeesPictures) {
   };
   expect_part(finetune(both), 2, "snug convert DIR NEW-DIR --text_only");
   expect_part(run({"convert", both, text, "--text_only"}), 0,
-              "a llama; of other parts, 1 tensor (16 B) left out");
+              "the language model alone (llama); left out: 1 tensor (16 B) of other parts");
   EXPECT_TRUE(read_file(text / "model.safetensors") == read_file(model() / "model.safetensors"));
   EXPECT_EQ(read_file(text / "config.json"), read_file(model() / "config.json"));
   expect_part(finetune(text), 0, "from-text");
@@ -107,7 +107,7 @@ TEST_F(Trained, TheLanguageModelIsTakenOutOfOneThatSeesPictures) {
   EXPECT_EQ(of_both.at("memory"), of_text.at("memory"));
   EXPECT_EQ(of_both.at("model"), of_text.at("model"));
   expect_part(run({"convert", model(), folder_ / "a", "--text_only"}), 2,
-              "out of a model of type \"llama\"");
+              "reads a model of type \"llama\" whole; leave --text_only out");
   expect_part(run({"convert", folder_ / "rows.jsonl", folder_ / "a", "--text_only"}), 2,
               "is no Hugging Face directory");
   expect_part(run({"convert", both, folder_ / "a.gguf", "--text_only", "--gguf_type", "Q4_0",

@@ -356,8 +356,10 @@ std::string Like::table() const {
     row("communication", a.communication, b.communication);
   row("peak allocated", p.peak_allocated, q.peak_allocated);
   if (device_.kind == at::kCUDA) row("peak reserved", p.peak_reserved, q.peak_reserved);
-  if (!litgpt_ && std::max(p.peak_host, q.peak_host) > 0)
-    row("on the host", p.peak_host, q.peak_host);
+  const int64_t there = q.peak_host + like_.paged_states;
+  if (!litgpt_ && std::max(p.peak_host, there) > 0)
+    row("on the host", p.peak_host, there,
+        like_.paged_states > 0 ? "theirs paged, in part on the device" : "");
   return table.render();
 }
 
@@ -403,7 +405,7 @@ std::string Like::text() const {
       "With {}, {} is allocated right after a forward; {}.", program_,
       format_bytes(like_.after_forward),
       fits() ? "it fits too" : "it does not fit into " + format_bytes(device_.usable_bytes()));
-  if (like_.paged_states > 0)
+  if (litgpt_ && like_.paged_states > 0)
     text += fmt::format(" Its optimizer keeps another {} in paged memory.",
                         format_bytes(like_.paged_states));
   else if (litgpt_ && q.peak_host > 0)

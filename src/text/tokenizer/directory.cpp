@@ -85,6 +85,15 @@ void read_tokenizer_config(const Node& node, Sidecars& out) {
   }
 }
 
+// A processor's file, which models that see pictures have in place of the other two.
+void read_template_file(const Node& node, Sidecars& out) {
+  if (!out.chat_template.empty()) return;
+  if (const auto chat = node.find("chat_template")) {
+    out.chat_template = template_text(*chat);
+    out.chat_template_where = chat->where();
+  }
+}
+
 void read_added_tokens_file(const Node& node, Sidecars& out) {
   if (!node.is_object()) node.refuse("an object of token: id");
   for (const auto& [token, id] : node.json().items()) {
@@ -129,6 +138,7 @@ Sidecars read_sidecars(const fs::path& directory) {
   read("special_tokens_map.json", read_named_tokens);
   read("added_tokens.json", read_added_tokens_file);
   read("generation_config.json", read_generation_config);
+  read("chat_template.json", read_template_file);
   add_named_tokens(out);
   const fs::path jinja = directory / "chat_template.jinja";
   if (fs::exists(jinja)) {

@@ -229,6 +229,8 @@ TEST(Parse, WrongValuesSayWhatIsWanted) {
   EXPECT_CONTAINS(parse_error("finetune_full x --optimizer.betas 0.9"), "a list of two numbers");
   EXPECT_CONTAINS(parse_error("finetune_full x --train.epochs"),
                   "--train.epochs needs a value: --train.epochs INT");
+  EXPECT_CONTAINS(parse_error("finetune_full x --zzqqyy"),
+                  "--zzqqyy: unknown key; --help lists all keys");
   EXPECT_CONTAINS(error_of([] { recipe_from("train:\n  epochs: [1, 2]\n"); }),
                   "recipe.yaml:2: train.epochs: must be one value, not a list");
   EXPECT_CONTAINS(error_of([] { recipe_from("train:\n  epochs:\n    x: 1\n"); }),

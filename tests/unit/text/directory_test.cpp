@@ -92,6 +92,15 @@ TEST_F(Directory, AGgufVocabularyWrittenOutIsTheSameTokenizer) {
   expect_equal(*tokenizer, *Tokenizer::from_directory(path_ / "out"));
 }
 
+TEST_F(Directory, AProcessorsTemplateIsTheLastChoice) {
+  const std::vector<Message> chat{{"user", "a"}};
+  put_tokenizer("llama3");
+  put("chat_template.json", R"({"chat_template": "processor {{ messages[0].content }}"})");
+  EXPECT_EQ(load()->apply_chat_template(chat, false), "processor a");
+  put("tokenizer_config.json", R"({"chat_template": "tokenizer {{ messages[0].content }}"})");
+  EXPECT_EQ(load()->apply_chat_template(chat, false), "tokenizer a");
+}
+
 TEST_F(Directory, WritingCopiesTheSourcesFiles) {
   put_tokenizer("llama3");
   put("tokenizer_config.json", R"({"bos_token": "<s>", "eos_token": {"content": "<|eot_id|>"}})");

@@ -156,8 +156,11 @@ DType parse_dtype(const std::string& text) {
     if (text == name(type)) return type;
   throw UserError(
       "its type {} is not supported; supported are F64, F32, F16, BF16, I64, I32, I16, I8, U8 and "
-      "BOOL. Convert the tensor to one of them first",
-      printable(text, 20));
+      "BOOL. {}",
+      printable(text, 20),
+      text.starts_with("F8_")
+          ? "Its scales are in other tensors; get the model's edition in bfloat16"
+          : "Convert the tensor to one of them first");
 }
 
 // The header's bytes and the offset of the data.

@@ -10,7 +10,7 @@ namespace snug::dist {
 namespace {
 
 MeshShape shape_of(int pipeline, int replicate, int shard, int context, int tensor) {
-  return {{pipeline, replicate, shard, context, tensor}};
+  return {{pipeline, replicate, shard, /*expert=*/1, context, tensor}};
 }
 
 TEST(Mesh, TheReversedContextGroupBeginsWithItsLastRank) {
@@ -24,6 +24,20 @@ TEST(Mesh, TheReversedContextGroupBeginsWithItsLastRank) {
   const auto without = planned_mesh(shape_of(1, 2, 2, 1, 1), 3);
   EXPECT_EQ(&without->shards(), &without->group(Axis::Shard));
   EXPECT_EQ(&without->gradients(), &without->data());
+}
+
+TEST(Mesh, ExpertsHaveGroupsOfTheirOwn) {
+  MeshShape shape = shape_of(1, 2, 2, 1, 1);
+  shape[Axis::Expert] = 2;
+  const auto mesh = planned_mesh(shape, 5);
+  EXPECT_EQ(mesh->group(Axis::Expert).rank(), 1);
+  EXPECT_EQ(mesh->data().size(), 8);
+  EXPECT_EQ(mesh->copies().size(), 4);
+  EXPECT_EQ(mesh->same_experts().size(), 4);
+  EXPECT_EQ(mesh->same_experts().rank(), 2);
+  const auto without = planned_mesh(shape_of(1, 2, 2, 1, 1), 3);
+  EXPECT_EQ(&without->copies(), &without->group(Axis::Replicate));
+  EXPECT_EQ(&without->same_experts(), &without->gradients());
 }
 
 TEST(Mesh, PlannedGroupsHaveTheRanksPlace) {
