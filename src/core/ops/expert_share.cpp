@@ -101,7 +101,7 @@ at::Tensor sum_of_terms(const at::Tensor& terms, int64_t num_tokens, const Exper
 at::Tensor choices_of_all(const at::Tensor& experts, const ExpertShare& share) {
   if (share.has_same_tokens()) return experts;
   const int64_t k = experts.size(1);
-  const at::Tensor all = at::empty({share.group->size() * share.most_tokens, k}, experts.options());
+  at::Tensor all = at::empty({share.group->size() * share.most_tokens, k}, experts.options());
   const at::Tensor own = all.narrow(0, share.first_row(), share.most_tokens);
   own.fill_(-1);
   own.narrow(0, 0, experts.size(0)).copy_(experts);
