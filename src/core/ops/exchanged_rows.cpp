@@ -5,13 +5,13 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
-#include <torch/custom_class.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "base/error.h"
 #include "core/memory/guards.h"
+#include "core/ops/device/carried.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/embedding.h"
 #include "core/ops/pictures.h"
@@ -22,19 +22,6 @@ namespace {
 
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
-
-struct CarriedShare final : torch::CustomClassHolder {
-  explicit CarriedShare(const TensorShare& s) : share(s) {}
-  TensorShare share;
-};
-
-void carry(AutogradContext* ctx, const TensorShare& share) {
-  ctx->saved_data["share"] = c10::IValue::make_capsule(c10::make_intrusive<CarriedShare>(share));
-}
-
-const TensorShare& carried(AutogradContext* ctx) {
-  return static_cast<const CarriedShare*>(ctx->saved_data["share"].toCapsule().get())->share;
-}
 
 struct AllRowsFunction : torch::autograd::Function<AllRowsFunction> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, int64_t num_rows,
@@ -51,7 +38,7 @@ struct AllRowsFunction : torch::autograd::Function<AllRowsFunction> {
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const at::Tensor d_out = std::exchange(grads[0], {});
-    SummedRows sum(carried(ctx), d_out.size(0), d_out.size(1), d_out.options());
+    SummedRows sum(carried<TensorShare>(ctx), d_out.size(0), d_out.size(1), d_out.options());
     copy(sum.terms(), d_out.contiguous());
     sum.start();
     return {sum.finish(), {}, {}};
@@ -82,7 +69,7 @@ struct OwnRowsFunction : torch::autograd::Function<OwnRowsFunction> {
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const at::Tensor d_out = std::exchange(grads[0], {}).contiguous();
     const int64_t num_rows = ctx->saved_data["num_rows"].toInt();
-    const Range own(carried(ctx), num_rows);
+    const Range own(carried<TensorShare>(ctx), num_rows);
     at::Tensor d_x = at::empty({num_rows, d_out.size(1)}, d_out.options());
     fill(d_x, 0);
     if (own.count > 0) copy(d_x.narrow(0, own.first, own.count), d_out.narrow(0, 0, own.count));
@@ -117,7 +104,7 @@ struct ReplaceSharedRowsFunction : torch::autograd::Function<ReplaceSharedRowsFu
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const at::Tensor d_out = std::exchange(grads[0], {}).contiguous();
     const at::Tensor index = ctx->saved_data["index"].toTensor();
-    const TensorShare& share = carried(ctx);
+    const TensorShare& share = carried<TensorShare>(ctx);
     const int64_t here = d_out.size(0), num_rows = index.size(0);
     at::Tensor d_hidden, d_rows;
     if (ctx->needs_input_grad(1)) {

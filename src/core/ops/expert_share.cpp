@@ -4,12 +4,12 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <torch/csrc/autograd/custom_function.h>
-#include <torch/custom_class.h>
 
 #include <utility>
 
 #include "base/error.h"
 #include "core/dist/group.h"
+#include "core/ops/device/carried.h"
 #include "core/ops/elementwise.h"
 
 namespace snug::ops {
@@ -17,20 +17,6 @@ namespace {
 
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
-
-struct CarriedExperts final : torch::CustomClassHolder {
-  explicit CarriedExperts(const ExpertShare& s) : share(s) {}
-  ExpertShare share;
-};
-
-void carry_experts(AutogradContext* ctx, const ExpertShare& share, int64_t num_tokens) {
-  ctx->saved_data["share"] = c10::IValue::make_capsule(c10::make_intrusive<CarriedExperts>(share));
-  ctx->saved_data["num_tokens"] = num_tokens;
-}
-
-const ExpertShare& carried_experts(AutogradContext* ctx) {
-  return static_cast<const CarriedExperts*>(ctx->saved_data["share"].toCapsule().get())->share;
-}
 
 at::Tensor gather_tokens(const at::Tensor& x, const ExpertShare& share) {
   const int64_t tokens = x.size(0), most = share.most_tokens;
@@ -51,25 +37,28 @@ at::Tensor sum_tokens(const at::Tensor& terms, int64_t num_tokens, const ExpertS
 
 struct TokensFunction : torch::autograd::Function<TokensFunction> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const ExpertShare& share) {
-    carry_experts(ctx, share, x.size(0));
+    carry(ctx, share);
+    ctx->saved_data["num_tokens"] = x.size(0);
     return gather_tokens(x, share);
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const at::Tensor d_all = std::exchange(grads[0], {}).contiguous();
-    return {sum_tokens(d_all, ctx->saved_data["num_tokens"].toInt(), carried_experts(ctx)), {}};
+    return {sum_tokens(d_all, ctx->saved_data["num_tokens"].toInt(), carried<ExpertShare>(ctx)),
+            {}};
   }
 };
 
 struct TermsFunction : torch::autograd::Function<TermsFunction> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& terms, int64_t num_tokens,
                             const ExpertShare& share) {
-    carry_experts(ctx, share, num_tokens);
+    carry(ctx, share);
     return sum_tokens(terms, num_tokens, share);
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
-    return {gather_tokens(std::exchange(grads[0], {}).contiguous(), carried_experts(ctx)), {}, {}};
+    const at::Tensor d_own = std::exchange(grads[0], {}).contiguous();
+    return {gather_tokens(d_own, carried<ExpertShare>(ctx)), {}, {}};
   }
 };
 

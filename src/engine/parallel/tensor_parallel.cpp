@@ -79,8 +79,7 @@ void place_experts(models::Model& model, const dist::Mesh& mesh) {
   if (experts % ranks != 0)
     throw UserError(
         "mesh ep={}: the model has {} experts in a block, and every rank needs the same number; "
-        "use "
-        "ep={}",
+        "use ep={}",
         ranks, experts, divisors(experts));
   if (mesh.size(dist::Axis::Context) > 1)
     throw UserError(

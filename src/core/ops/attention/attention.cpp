@@ -4,7 +4,6 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <torch/csrc/autograd/custom_function.h>
-#include <torch/custom_class.h>
 
 #include <utility>
 #include <vector>
@@ -12,6 +11,7 @@
 #include "base/error.h"
 #include "core/kernels/cpu/linalg/attention/attention.h"
 #include "core/ops/attention/attend.h"
+#include "core/ops/device/carried.h"
 #include "core/ops/device/device.h"
 #include "core/ops/device/kept.h"
 
@@ -65,13 +65,7 @@ kernels::cpu::AttentionArgs arguments(const at::Tensor& q, const at::Tensor& k, 
           .lse = static_cast<float*>(write_pointer(lse))};
 }
 
-// What the autograd node needs besides saved tensors. Its tensors are not inputs of the graph, but
-// are kept and released with it.
-struct CarriedAttention final : torch::CustomClassHolder {
-  AttentionContext context;
-};
-
-// The context is passed along; of its tensors the biases and the sinks are autograd inputs.
+// The context is carried; of its tensors only the biases and the sinks are inputs of the graph.
 struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
   // libtorch numbers the inputs that there are, and there are never both.
   static constexpr size_t kBiasOrSinks = 3;
@@ -84,17 +78,15 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
     const AttentionOutput result = attend(q, k, v, context);
     keep(ctx, {q, k, v, result.out, result.lse, bias_table.value_or(at::Tensor()),
                sinks.value_or(at::Tensor())});
-    auto carried = c10::make_intrusive<CarriedAttention>();
-    carried->context = context;
-    carried->context.bias_table.reset();
-    carried->context.sinks.reset();
-    ctx->saved_data["context"] = c10::IValue::make_capsule(std::move(carried));
+    AttentionContext own = context;
+    own.bias_table.reset();
+    own.sinks.reset();
+    carry(ctx, std::move(own));
     return result.out;
   }
 
   static AttentionContext restore(AutogradContext* ctx, const variable_list& saved) {
-    const auto capsule = ctx->saved_data["context"].toCapsule();
-    AttentionContext context = static_cast<const CarriedAttention*>(capsule.get())->context;
+    AttentionContext context = carried<AttentionContext>(ctx);
     context.bias_table = saved[5];
     context.sinks = saved[6];
     return context;

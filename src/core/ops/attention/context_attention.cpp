@@ -3,7 +3,6 @@
 
 #include <ATen/ops/empty.h>
 #include <torch/csrc/autograd/custom_function.h>
-#include <torch/custom_class.h>
 
 #include <utility>
 
@@ -11,6 +10,7 @@
 #include "core/dist/group.h"
 #include "core/memory/guards.h"
 #include "core/ops/attention/attend.h"
+#include "core/ops/device/carried.h"
 #include "core/ops/device/kept.h"
 #include "core/ops/elementwise.h"
 
@@ -107,8 +107,7 @@ AttentionContext context_of(const AttentionContext& all, const ContextShare& sha
   return own;
 }
 
-// What the autograd node needs besides saved tensors.
-struct CarriedContext final : torch::CustomClassHolder {
+struct SharedContext {
   AttentionContext context;
   ContextShare share;
 };
@@ -155,21 +154,18 @@ struct ContextAttentionFunction : torch::autograd::Function<ContextAttentionFunc
                          .lse);
     }
     keep(ctx, std::move(kept));
-    auto carried = c10::make_intrusive<CarriedContext>();
-    carried->context = context;
-    carried->context.sinks.reset();
-    carried->share = share;
-    ctx->saved_data["share"] = c10::IValue::make_capsule(std::move(carried));
+    SharedContext own{context, share};
+    own.context.sinks.reset();
+    carry(ctx, std::move(own));
     return out;
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const variable_list saved = ctx->get_saved_variables();
-    const auto capsule = ctx->saved_data["share"].toCapsule();
-    AttentionContext context = static_cast<const CarriedContext*>(capsule.get())->context;
+    AttentionContext context = carried<SharedContext>(ctx).context;
+    const ContextShare& share = carried<SharedContext>(ctx).share;
     context.sinks = saved[4];
     const bool trains_sinks = saved[4].defined() && ctx->needs_input_grad(3);
-    const ContextShare& share = static_cast<const CarriedContext*>(capsule.get())->share;
     const at::Tensor &q = saved[0], &out = saved[3];
     GatheredTokens values(share, saved[2]), keys(share, saved[1]);
     const at::Tensor d_out = std::exchange(grads[0], {}).contiguous().view(q.sizes());

@@ -3,13 +3,13 @@
 
 #include <ATen/ops/empty.h>
 #include <torch/csrc/autograd/custom_function.h>
-#include <torch/custom_class.h>
 
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "core/dist/group.h"
+#include "core/ops/device/carried.h"
 #include "core/ops/device/device.h"
 #include "core/ops/device/kept.h"
 #include "core/ops/elementwise.h"
@@ -22,17 +22,10 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// What a graph's node needs besides saved tensors.
-struct Carried final : torch::CustomClassHolder {
-  Carried(std::vector<Projection> p, std::optional<Activation> a)
-      : projections(std::move(p)), activation(a) {}
+struct Layers {
   std::vector<Projection> projections;
   std::optional<Activation> activation;
 };
-
-const Carried& carried(AutogradContext* ctx) {
-  return *static_cast<const Carried*>(ctx->saved_data["layers"].toCapsule().get());
-}
 
 struct LinearsFunction : torch::autograd::Function<LinearsFunction> {
   static variable_list forward(AutogradContext* ctx, const at::Tensor& x,
@@ -50,16 +43,15 @@ struct LinearsFunction : torch::autograd::Function<LinearsFunction> {
       outputs.push_back(Projector(p, x.scalar_type()).forward(value, x.scalar_type(), &inner));
       kept.push_back(inner);
     }
-    ctx->saved_data["layers"] =
-        c10::IValue::make_capsule(c10::make_intrusive<Carried>(projections, activation));
+    carry(ctx, Layers{projections, activation});
     keep(ctx, std::move(kept));
     return outputs;
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const variable_list saved = ctx->get_saved_variables();
-    const std::vector<Projection>& projections = carried(ctx).projections;
-    ProductInput input{saved[0], std::nullopt, carried(ctx).activation};
+    const auto& [projections, activation] = carried<Layers>(ctx);
+    ProductInput input{saved[0], std::nullopt, activation};
     if (saved[1].defined()) input.up = saved[1];
     InputBackward backward(std::move(input), need_input(projections), ctx->needs_input_grad(0));
     for (size_t i = projections.size(); i-- > 0;)

@@ -3,11 +3,11 @@
 
 #include <ATen/ops/empty.h>
 #include <torch/csrc/autograd/custom_function.h>
-#include <torch/custom_class.h>
 
 #include <optional>
 #include <utility>
 
+#include "core/ops/device/carried.h"
 #include "core/ops/device/device.h"
 #include "core/ops/device/kept.h"
 #include "core/ops/elementwise.h"
@@ -21,8 +21,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// What a graph's node needs besides saved tensors.
-struct CarriedLayer final : torch::CustomClassHolder {
+struct CutLayer {
   std::vector<Projection> projections;
   at::Tensor bias;  // of a layer cut by inputs
   std::optional<Activation> activation;
@@ -30,39 +29,27 @@ struct CarriedLayer final : torch::CustomClassHolder {
   int64_t num_tokens = 0;
 };
 
-void carry(AutogradContext* ctx, c10::intrusive_ptr<CarriedLayer> carried) {
-  ctx->saved_data["layer"] = c10::IValue::make_capsule(std::move(carried));
-}
-
-const CarriedLayer& carried(AutogradContext* ctx) {
-  return *static_cast<const CarriedLayer*>(ctx->saved_data["layer"].toCapsule().get());
-}
-
 struct OutputCutFunction : torch::autograd::Function<OutputCutFunction> {
   static variable_list forward(AutogradContext* ctx, const at::Tensor& x,
                                const std::vector<Projection>& projections, int64_t num_tokens,
                                const TensorShare& share,
                                const std::optional<at::Tensor>& /*trained*/) {
-    auto layer = c10::make_intrusive<CarriedLayer>();
-    layer->projections = projections;
-    layer->share = share;
-    layer->num_tokens = num_tokens;
-    const at::Tensor all = GatheredRows(layer->share, x, num_tokens).finish();
+    const at::Tensor all = GatheredRows(share, x, num_tokens).finish();
     variable_list outputs;
     variable_list kept{need_input(projections) ? x : at::Tensor()};
-    for (const Projection& p : layer->projections) {
+    for (const Projection& p : projections) {
       at::Tensor inner;
       outputs.push_back(Projector(p, x.scalar_type()).forward(all, x.scalar_type(), &inner));
       kept.push_back(inner);
     }
     keep(ctx, std::move(kept));
-    carry(ctx, std::move(layer));
+    carry(ctx, CutLayer{.projections = projections, .share = share, .num_tokens = num_tokens});
     return outputs;
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const variable_list saved = ctx->get_saved_variables();
-    const CarriedLayer& layer = carried(ctx);
+    const auto& layer = carried<CutLayer>(ctx);
     const TensorShare& share = layer.share;
     std::optional<GatheredRows> gathering;
     if (saved[0].defined()) gathering.emplace(share, saved[0], layer.num_tokens);
@@ -91,17 +78,14 @@ struct OutputCutFunction : torch::autograd::Function<OutputCutFunction> {
 };
 
 // The layer without its bias, which is no term of the sum.
-c10::intrusive_ptr<CarriedLayer> input_cut_layer(const Projection& projection,
-                                                 const TensorShare& share, int64_t num_tokens) {
-  auto layer = c10::make_intrusive<CarriedLayer>();
-  layer->projections = {projection};
-  layer->bias = std::exchange(layer->projections.front().bias, {});
-  layer->share = share;
-  layer->num_tokens = num_tokens;
+CutLayer input_cut_layer(const Projection& projection, const TensorShare& share,
+                         int64_t num_tokens) {
+  CutLayer layer{.projections = {projection}, .share = share, .num_tokens = num_tokens};
+  layer.bias = std::exchange(layer.projections.front().bias, {});
   return layer;
 }
 
-at::Tensor input_cut_forward(const CarriedLayer& layer, const at::Tensor& x, at::Tensor* inner) {
+at::Tensor input_cut_forward(const CutLayer& layer, const at::Tensor& x, at::Tensor* inner) {
   const Projection& p = layer.projections.front();
   SummedRows out(layer.share, x.size(0), p.out_features(), x.options());
   Projector(p, x.scalar_type()).forward_into(out.terms(), x, inner);
@@ -112,7 +96,7 @@ at::Tensor input_cut_forward(const CarriedLayer& layer, const at::Tensor& x, at:
 }
 
 // All rows of the output's gradient; the bias takes its own from them.
-at::Tensor gather_output_gradient(const CarriedLayer& layer, const at::Tensor& d_own) {
+at::Tensor gather_output_gradient(const CutLayer& layer, const at::Tensor& d_own) {
   at::Tensor d_out = GatheredRows(layer.share, d_own.contiguous(), layer.num_tokens).finish();
   if (layer.bias.defined() && layer.bias.requires_grad()) add_bias_gradient(layer.bias, d_out);
   return d_out;
@@ -125,10 +109,10 @@ struct InputCutFunction : torch::autograd::Function<InputCutFunction> {
                             const Projection& projection, const TensorShare& share,
                             const std::optional<at::Tensor>& /*trained*/) {
     const ProductInput input{x, up, activation};
-    auto layer = input_cut_layer(projection, share, x.size(0));
-    layer->activation = activation;
+    CutLayer layer = input_cut_layer(projection, share, x.size(0));
+    layer.activation = activation;
     at::Tensor inner;
-    at::Tensor out = input_cut_forward(*layer, input.value(), &inner);
+    at::Tensor out = input_cut_forward(layer, input.value(), &inner);
     keep(ctx, {input.keeps(projection.needs_input()) ? x : at::Tensor(), up.value_or(at::Tensor()),
                inner});
     carry(ctx, std::move(layer));
@@ -137,7 +121,7 @@ struct InputCutFunction : torch::autograd::Function<InputCutFunction> {
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const variable_list saved = ctx->get_saved_variables();
-    const CarriedLayer& layer = carried(ctx);
+    const auto& layer = carried<CutLayer>(ctx);
     ProductInput input{saved[0], std::nullopt, layer.activation};
     if (saved[1].defined()) input.up = saved[1];
     const Projection& p = layer.projections.front();
@@ -151,10 +135,8 @@ struct InputCutFunction : torch::autograd::Function<InputCutFunction> {
 struct CutEmbeddingFunction : torch::autograd::Function<CutEmbeddingFunction> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& ids, const at::Tensor& weight,
                             const TablePart& part, at::ScalarType type, const TensorShare& share) {
-    auto layer = c10::make_intrusive<CarriedLayer>();
-    layer->share = share;
-    layer->num_tokens = ids.size(0);
-    SummedRows out(layer->share, ids.size(0), weight.size(1), weight.options().dtype(type));
+    carry(ctx, CutLayer{.share = share, .num_tokens = ids.size(0)});
+    SummedRows out(share, ids.size(0), weight.size(1), weight.options().dtype(type));
     if (type == weight.scalar_type()) {
       look_up(out.terms(), ids, weight, part);
     } else {
@@ -167,13 +149,11 @@ struct CutEmbeddingFunction : torch::autograd::Function<CutEmbeddingFunction> {
     ctx->saved_data["weight"] = weight;
     ctx->saved_data["first"] = part.first;
     ctx->saved_data["whole"] = part.whole;
-    at::Tensor result = out.finish();
-    carry(ctx, std::move(layer));
-    return result;
+    return out.finish();
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
-    const CarriedLayer& layer = carried(ctx);
+    const auto& layer = carried<CutLayer>(ctx);
     const at::Tensor d_out =
         GatheredRows(layer.share, grads[0].contiguous(), layer.num_tokens).finish();
     add_row_gradients(ctx->saved_data["weight"].toTensor(), ctx->saved_data["ids"].toTensor(),
