@@ -276,6 +276,15 @@ Update Engine::step(const std::function<void()>& run_micro_batches, const Update
 
 namespace {
 
+// Searches may try it with any model.
+void check_expert_streaming(const models::Model& model, const recipe::Recipe& recipe) {
+  if (recipe.expert_streaming && recipe.given("expert_streaming") &&
+      model.routing().num_experts == 0)
+    throw UserError(
+        "expert_streaming = true: this model has no experts; leave it out (weight_streaming copies "
+        "its weights block by block)");
+}
+
 // The recipe's word before the config's.
 double balance_of(const models::Model& model, const recipe::Recipe& recipe,
                   const dist::Mesh& mesh) {
@@ -310,6 +319,7 @@ Engine make_engine(models::Model& model, const recipe::Recipe& recipe, at::Devic
       nn::CrossEntropy::Options{.ignore_index = recipe.data.ignore_index});
   engine.mesh = std::move(mesh);
   check_context(model, *engine.mesh);
+  check_expert_streaming(model, recipe);
   cut_tensors(model, recipe, *engine.mesh);
   choose_trained(model, recipe);
   quantize_weights(model, recipe, chosen_units(model, recipe));

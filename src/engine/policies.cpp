@@ -8,6 +8,7 @@
 #include "engine/engine.h"
 #include "engine/exec/policies/activation_checkpointing.h"
 #include "engine/exec/policies/activation_offload.h"
+#include "engine/exec/policies/expert_streaming.h"
 #include "engine/exec/policies/optimizer_in_backward.h"
 #include "engine/exec/policies/optimizer_offload.h"
 #include "engine/exec/policies/weight_streaming.h"
@@ -76,7 +77,12 @@ Made optimizer_offload(const recipe::Recipe& recipe, Engine& engine) {
 // With sharding, gathering brings shards from the host to the device.
 Made weight_streaming(const recipe::Recipe& recipe, Engine& engine) {
   if (engine.sharding != nullptr) return nullptr;
-  return std::make_unique<exec::WeightStreaming>(engine.units, *engine.copies,
+  return std::make_unique<exec::WeightStreaming>(
+      engine.units, *engine.copies, prefetches(recipe, engine), recipe.expert_streaming);
+}
+
+Made expert_streaming(const recipe::Recipe& recipe, Engine& engine) {
+  return std::make_unique<exec::ExpertStreaming>(engine.units, *engine.copies,
                                                  prefetches(recipe, engine));
 }
 
@@ -89,6 +95,7 @@ constexpr std::pair<Technique, Made (*)(const recipe::Recipe&, Engine&)> kPolici
     {Technique::OptimizerInBackward, optimizer_in_backward},
     {Technique::OptimizerOffload, optimizer_offload},
     {Technique::WeightStreaming, weight_streaming},
+    {Technique::ExpertStreaming, expert_streaming},
 };
 
 }  // namespace

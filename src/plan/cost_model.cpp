@@ -208,7 +208,8 @@ StepCost step_cost(const models::Model& model, const recipe::Recipe& recipe,
       .micro_batches = micro_batches,
       .rounds = rounds,
       .token_share = share,
-      .trained_bytes = prediction.trained_bytes / (updates_part ? strategy.mesh.num_shards() : 1)};
+      .trained_bytes = prediction.trained_bytes / (updates_part ? strategy.mesh.num_shards() : 1),
+      .recomputed = recomputed_share(recipe, model)};
   add_update(cost, update_cost(recipe, device, prediction, size, compute));
   const std::vector<AxisCost> axes =
       axis_costs(prediction, strategy.mesh, rank, network_of(device, ranks_per_machine));
@@ -286,7 +287,11 @@ Beside host_copies(const recipe::Recipe& recipe, const DeviceProfile& device,
   }
   if (recipe.weight_streaming) {
     const double in = over_link(prediction.weight_bytes) * size.micro_batches;
-    add(ahead, in, in);
+    // Experts that come one by one are gone when a block's backward has computed it again.
+    const double again = recipe.expert_streaming ? size.recomputed * size.micro_batches *
+                                                       over_link(prediction.expert_bytes)
+                                                 : 0;
+    add(ahead, in, in + again);
   } else if (recipe.updates_on_host()) {
     all.alone += over_link(trained);  // after the update
   }

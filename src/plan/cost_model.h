@@ -99,6 +99,7 @@ struct StepSize {
   double rounds = 1;         // passes over the micro-batches
   double token_share = 1;    // tokens of a micro-batch / tokens of the prediction's micro-batch
   double trained_bytes = 0;  // of the weights that this rank updates
+  double recomputed = 0;     // share of the blocks whose forward runs twice
 };
 
 // Copies between device and host: activations out and back, gradients out (and their sums on the

@@ -53,7 +53,8 @@ class FitSearch {
         recipe_(recipe),
         work_(work),
         device_(device),
-        techniques_(recipe, /*on_gpu=*/device.kind == at::kCUDA) {}
+        techniques_(recipe, /*on_gpu=*/device.kind == at::kCUDA,
+                    /*has_experts=*/model.routing().num_experts > 0) {}
 
   Fit run() {
     const std::vector<Layout> all = layouts(model_, recipe_);

@@ -137,12 +137,16 @@ Prediction predict(const models::Model& model, const recipe::Recipe& recipe,
     engine::Engine engine = engine::make_engine(*twin, recipe, at::kMeta, max_seqlen, options.mesh);
     result.resident = ledger.by_category();
     result.on_disk = memory::meta_disk_ledger().allocated() - disk_before;
-    for (nn::Unit* unit : engine.units)
+    for (nn::Unit* unit : engine.units) {
       for (const nn::Parameter* parameter : unit->parameters()) {
         const auto bytes = static_cast<double>(parameter->value.nbytes());
         result.weight_bytes += bytes;
         if (parameter->trained) result.trained_bytes += bytes;
       }
+      for (const auto& expert : unit->experts())
+        for (const nn::Parameter* parameter : expert)
+          result.expert_bytes += static_cast<double>(parameter->value.nbytes());
+    }
     result.tokens = static_cast<int64_t>(largest.input_ids.size());
     result.micro_batches = 0;
     // Rounds of micro-batches but the last are alike: those that are not run have the traffic of

@@ -68,6 +68,7 @@ struct Prediction {
   int64_t on_disk = 0;            // optimizer states in a file
   memory::ByCategory resident{};  // on the device between steps: weights and states
   double weight_bytes = 0;        // of all weights as stored
+  double expert_bytes = 0;        // of experts' among them
   double trained_bytes = 0;       // of the weights that train
   int64_t peak_reserved = 0;      // by the device's allocator; on a CPU the same as allocated
   bool fits_reserved = true;      // within PredictOptions::reserved_limit

@@ -83,6 +83,7 @@ std::vector<Setting> Techniques::on_disk(std::vector<Setting> settings, const st
 bool Techniques::is_free(const TechniqueTraits& traits) const {
   if (traits.may_try != nullptr && !traits.may_try(recipe_)) return false;
   if (traits.gains_on_gpus_only && !on_gpu_) return false;
+  if (traits.for_experts && !has_experts_) return false;
   recipe::Recipe copy = recipe_;
   const recipe::Row option = traits.option(copy);
   return !recipe_.given(option.key) || (option.automatic != nullptr && *option.automatic);

@@ -32,7 +32,8 @@ struct Setting {
 
 class Techniques {
  public:
-  Techniques(const recipe::Recipe& recipe, bool on_gpu) : recipe_(recipe), on_gpu_(on_gpu) {}
+  Techniques(const recipe::Recipe& recipe, bool on_gpu, bool has_experts)
+      : recipe_(recipe), on_gpu_(on_gpu), has_experts_(has_experts) {}
 
   // For each place of weights and states, from most to least device memory.
   std::vector<Setting> all() const;
@@ -55,7 +56,7 @@ class Techniques {
   std::vector<Setting> as_given(std::vector<Setting> settings) const;
 
   const recipe::Recipe& recipe_;
-  bool on_gpu_;
+  bool on_gpu_, has_experts_;
 };
 
 // The options that turn the techniques of `from` into those of `to`: "--activation_checkpointing

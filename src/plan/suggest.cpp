@@ -238,7 +238,9 @@ std::vector<Suggestion> suggest(const models::Model& model, const recipe::Recipe
   bool combined = false, any = false;
   for (const Change& change : changes()) {
     recipe::Recipe alone = recipe;
-    if (!change.apply(alone) || search.worsens(alone)) continue;
+    const bool does_nothing = change.technique != nullptr && change.technique->for_experts &&
+                              model.routing().num_experts == 0;
+    if (does_nothing || !change.apply(alone) || search.worsens(alone)) continue;
     const Choice only{.changes = {&change}, .micro_batch_size = recipe.train.micro_batch_size};
     const bool fits_alone = search.consider(only);
     // Changes that save weights and states may need to save activations too.

@@ -23,6 +23,7 @@ constexpr const char* kStrategies[] = {"ddp", "zero1", "zero2", "fsdp", "hybrid"
 // What several processes refuse, or what is only refused with shards, is left out.
 recipe::Recipe shared_recipe(std::mt19937& random) {
   recipe::Recipe recipe = tests::random_recipe(random);
+  recipe.expert_streaming = false;
   recipe.strategy = kStrategies[random() % 5];
   recipe.delayed_parameter_update = false;
   if (recipe.optimizer.name == "adafactor") recipe.optimizer.name = "adamw";

@@ -42,6 +42,7 @@ inline recipe::Recipe random_recipe(std::mt19937& random) {
     if (random() % 4 == 0) recipe.lora.target_modules = R"(.*layers\.1\..*_proj)";
     recipe.quantize = pick({"", "", "bnb.nf4", "bnb.nf4-dq", "bnb.fp4", "bnb.fp4-dq", "bnb.int8"});
   }
+  recipe.expert_streaming = recipe.weight_streaming && random() % 2;
   return recipe;
 }
 
@@ -55,7 +56,7 @@ inline void fit_to_stacks(recipe::LoraOptions& lora, const std::string& shape) {
 
 inline std::string describe(const recipe::Recipe& r, const std::string& shape) {
   return fmt::format(
-      "{}, {}, {}, {}{}{}, micro-batch {}, {}, checkpointing {}{}{}, offload {}{}{}{}{}", shape,
+      "{}, {}, {}, {}{}{}, micro-batch {}, {}, checkpointing {}{}{}, offload {}{}{}{}{}{}", shape,
       r.precision, r.optimizer.name,
       !r.lora.enabled   ? "full"
       : r.lora.use_dora ? "dora"
@@ -66,6 +67,7 @@ inline std::string describe(const recipe::Recipe& r, const std::string& shape) {
       r.activation_offload ? ", activations offloaded" : "",
       r.optimizer_in_backward ? ", optimizer in backward" : "", r.optimizer_offload,
       r.delayed_parameter_update ? ", delayed" : "", r.weight_streaming ? ", weights streamed" : "",
+      r.expert_streaming ? ", experts one by one" : "",
       r.offload_prefetch == "true" ? ", prefetched" : "", r.train.max_norm ? ", clipped" : "");
 }
 

@@ -26,6 +26,18 @@ constexpr Technique kTechniques[] = {
        if (r.optimizer_offload == "none") r.optimizer_offload = "cpu";
        r.weight_streaming = true;
      }},
+    // As weight streaming where there are no experts.
+    {"expert streaming",
+     [](recipe::Recipe& r) {
+       if (r.optimizer_offload == "none") r.optimizer_offload = "cpu";
+       r.weight_streaming = r.expert_streaming = true;
+     }},
+    {"expert streaming, prefetched",
+     [](recipe::Recipe& r) {
+       if (r.optimizer_offload == "none") r.optimizer_offload = "cpu";
+       r.weight_streaming = r.expert_streaming = true;
+       r.offload_prefetch = "true";
+     }},
     {"all offloads, prefetched",
      [](recipe::Recipe& r) {
        if (r.optimizer_offload == "none") r.optimizer_offload = "cpu";

@@ -214,9 +214,10 @@ std::string yaml(const Planned& p) {
     layout += fmt::format("pipeline_interleave: {}\n", r.pipeline_interleave);
   std::string text =
       layout + fmt::format("train:\n  micro_batch_size: {}\n", r.train.micro_batch_size);
-  // Techniques that a fit needs permission for are listed only if they are on.
+  // Techniques that a fit needs permission for, or few models have a use for, are listed only if
+  // they are on.
   for (const recipe::TechniqueTraits& traits : recipe::techniques())
-    if (traits.may_try == nullptr || is_on(traits, r))
+    if ((traits.may_try == nullptr && !traits.for_experts) || is_on(traits, r))
       text += fmt::format("{}: {}\n", key_of(traits), value_of(traits, r));
   return text;
 }

@@ -172,6 +172,31 @@ TechniqueTraits weight_streaming() {
       .cost_words = "weights in host memory too: copies them twice per micro-batch"};
 }
 
+TechniqueTraits expert_streaming() {
+  return {
+      .technique = Technique::ExpertStreaming,
+      .option =
+          [](Recipe& r) {
+            return Row{.key = "expert_streaming",
+                       .slot = &r.expert_streaming,
+                       .help =
+                           "of a mixture of experts, copy each expert's weights to the device only "
+                           "while it computes, and only if the router chose it, rather than a "
+                           "block's together; needs weight_streaming"};
+          },
+      .needs = {{Technique::WeightStreaming, "experts' weights must be in host memory"}},
+      .excludes = {{Technique::DelayedParameterUpdate,
+                    "the device would read weights while the host updates them"}},
+      .conditions = {{is_alone,
+                      "expert_streaming = true: works on one device only; on several, spread the "
+                      "experts over them with --mesh ep=N",
+                      /*about_devices=*/true}},
+      .values = {"false", "true"},
+      .for_experts = true,
+      .cost = TimeCost::CopiedExperts,
+      .cost_words = "copies experts one by one, once more where blocks are computed again"};
+}
+
 // The faults of one technique that is on.
 void add_faults(const TechniqueTraits& traits, const Recipe& recipe, bool with_devices,
                 std::vector<std::string>& faults) {
@@ -202,7 +227,8 @@ std::vector<std::string> faults_of(const Recipe& recipe, bool with_devices) {
 const std::vector<TechniqueTraits>& techniques() {
   static const std::vector<TechniqueTraits> kTechniques = {
       activation_checkpointing(), activation_offload(),       optimizer_in_backward(),
-      optimizer_offload(),        delayed_parameter_update(), weight_streaming()};
+      optimizer_offload(),        delayed_parameter_update(), weight_streaming(),
+      expert_streaming()};
   return kTechniques;
 }
 

@@ -19,7 +19,8 @@ enum class Technique {
   OptimizerInBackward,
   OptimizerOffload,
   DelayedParameterUpdate,
-  WeightStreaming
+  WeightStreaming,
+  ExpertStreaming
 };
 
 // The time that a technique costs, in the order in which suggestions try them.
@@ -29,7 +30,8 @@ enum class TimeCost {
   Recompute,
   UpdatesOnHost,
   CopiedActivations,
-  CopiedWeights
+  CopiedWeights,
+  CopiedExperts
 };
 
 // Another technique that this one needs or excludes, and why.
@@ -57,6 +59,7 @@ struct TechniqueTraits {
   std::vector<std::string_view> values;
   bool (*may_try)(const Recipe&) = nullptr;  // whether fit may choose it; null: always
   bool gains_on_gpus_only = false;           // where copies run beside the computation
+  bool for_experts = false;                  // does nothing in a model without experts
   // The cost of the last value, for suggestions; empty words: they never propose it.
   TimeCost cost = TimeCost::Nothing;
   std::string_view cost_words = {};

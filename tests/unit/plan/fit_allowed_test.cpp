@@ -173,7 +173,7 @@ TEST_F(FitAllowed, ADelayIsChosenOnlyWhereItIsAllowedAndGainsTime) {
 TEST_F(FitAllowed, ADelayIsForOneDevice) {
   recipe_.fit_delay = true;
   const auto delays = [&] {
-    return std::ranges::any_of(Techniques(recipe_, true).all(), [](const Setting& setting) {
+    return std::ranges::any_of(Techniques(recipe_, true, true).all(), [](const Setting& setting) {
       return setting.is_on(recipe::Technique::DelayedParameterUpdate);
     });
   };
@@ -186,7 +186,7 @@ TEST_F(FitAllowed, ADelayIsForOneDevice) {
 TEST_F(FitAllowed, AnAutomaticUpdateInBackwardIsChosen) {
   recipe_.optimizer_in_backward_is_auto = true;
   give("optimizer_in_backward");
-  const Techniques techniques(recipe_, true);
+  const Techniques techniques(recipe_, true, true);
   for (const bool in_backward : {true, false}) {
     const std::vector<Setting> all = techniques.all();
     const auto found = std::ranges::find(all, in_backward, [](const Setting& setting) {

@@ -82,6 +82,16 @@ TEST_F(MixturesOnCards, UnquantizedExpertsFitFromTheHost) {
     const Candidate from_host = planned({model, "rtx-4090", 512, streamed});
     EXPECT_TRUE(fits(from_host, card)) << model;
     EXPECT_LE(static_cast<double>(from_host.prediction.peak_reserved) / kGiB, 5) << model;
+    const auto peak_of_blocks = [&](std::vector<std::string> options) {
+      options.insert(options.end(), streamed.begin(), streamed.end());
+      options.insert(options.end(), {"--activation_checkpointing", "all"});
+      return planned({model, "rtx-4090", 512, options}).prediction.peak_allocated;
+    };
+    EXPECT_GE(
+        static_cast<double>(peak_of_blocks({}) - peak_of_blocks({"--expert_streaming", "true"})) /
+            kGiB,
+        1.3)
+        << model << " one expert at a time";
   }
 }
 

@@ -25,7 +25,7 @@ bool excludes(const TechniqueTraits& a, const TechniqueTraits& b) {
 TEST(TechniquesTried, AreAllThatTheTableAllows) {
   recipe::Recipe r;
   r.fit_delay = true;
-  const std::vector<Setting> all = Techniques(r, /*on_gpu=*/true).all();
+  const std::vector<Setting> all = Techniques(r, /*on_gpu=*/true, /*has_experts=*/true).all();
   const auto is_tried = [&](const auto&... values) {
     return std::ranges::any_of(all, [&](const Setting& setting) {
       return (... && (setting[values.first] == values.second));
@@ -54,26 +54,28 @@ TEST(TechniquesTried, AreWhatTheRecipeLeavesOpen) {
     for (const recipe::Beside& need : given.needs)
       with.given_keys.insert(key_of(recipe::traits_of(need.other)));
     with.given_keys.insert(key_of(given));
-    const std::vector<Setting> all = Techniques(with, true).all();
+    const std::vector<Setting> all = Techniques(with, true, true).all();
     EXPECT_FALSE(all.empty()) << key_of(given);
     for (const Setting& setting : all)
       EXPECT_EQ(setting[given.technique], value_of(given, with)) << key_of(given);
   }
   const auto delayed = recipe::Technique::DelayedParameterUpdate;
-  for (const Setting& setting : Techniques(r, true).all()) EXPECT_FALSE(setting.is_on(delayed));
+  for (const Setting& setting : Techniques(r, true, true).all())
+    EXPECT_FALSE(setting.is_on(delayed));
   r.fit_delay = true;
-  for (const Setting& setting : Techniques(r, false).all()) EXPECT_FALSE(setting.is_on(delayed));
+  for (const Setting& setting : Techniques(r, false, true).all())
+    EXPECT_FALSE(setting.is_on(delayed));
 }
 
 // A row that nothing in the engine acts on would plan as if it were off. One short sample, so that
 // gradients are most of the memory.
 TEST(TechniquesTried, EachChangesWhatTheEngineDoes) {
   memory::install_allocators();
-  const auto model = tests::tiny_model();
+  const auto dense = tests::tiny_model(), mixture = tests::tiny_model("qwen3-moe");
   const data::SampleStore samples = tests::random_samples(8, 4, 5);
-  const auto planned = [&](const recipe::Recipe& r) {
+  const auto planned = [&](const models::Model& model, const recipe::Recipe& r) {
     const Prediction p =
-        predict(*model, r, largest_micro_batch({.samples = samples, .max_seqlen = 4}, r, 1), 40,
+        predict(model, r, largest_micro_batch({.samples = samples, .max_seqlen = 4}, r, 1), 40,
                 {.device = at::kCUDA});
     return std::tuple(p.peak_allocated, p.after_forward, p.peak_host, p.host_waits);
   };
@@ -83,7 +85,8 @@ TEST(TechniquesTried, EachChangesWhatTheEngineDoes) {
     for (const recipe::Beside& need : traits.needs) turn_on(recipe::traits_of(need.other), without);
     recipe::Recipe with = without;
     ASSERT_TRUE(turn_on(traits, with)) << key_of(traits);
-    EXPECT_NE(planned(with), planned(without)) << key_of(traits);
+    const models::Model& model = traits.for_experts ? *mixture : *dense;
+    EXPECT_NE(planned(model, with), planned(model, without)) << key_of(traits);
   }
 }
 

@@ -8,17 +8,20 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
-#include <torch/custom_class.h>
 
 #include <algorithm>
 #include <array>
 #include <map>
+#include <memory>
 #include <optional>
+#include <utility>
 
 #include "base/error.h"
+#include "core/ops/device/carried.h"
 #include "core/ops/device/device.h"
 #include "core/ops/device/kept.h"
 #include "core/ops/elementwise.h"
+#include "core/ops/linear/expert_weights.h"
 #include "core/ops/linear/linear.h"
 #include "core/ops/linear/row_room.h"
 
@@ -41,16 +44,16 @@ void for_each_layer(const Expert& expert, const Body& body) {
     if (layer != nullptr) body(*layer);
 }
 
-// What a graph's node needs besides saved tensors.
-struct Mixture final : torch::CustomClassHolder {
-  Mixture(std::vector<Expert> e, SortedRoutes r, const Gate& g)
-      : experts(std::move(e)), routes(std::move(r)), gate(g) {}
+thread_local ExpertWeights* weights_source = nullptr;
+
+struct Mixture {
   // Whether gates and ups stay for the backward. All ranks' routes might be of this rank's experts,
   // and so would be too many to keep room for.
   bool keeps_rows() const { return !routes.others_last; }
   std::vector<Expert> experts;
   SortedRoutes routes;
   Gate gate;
+  ExpertWeights* source = nullptr;  // null: all are on the device
 };
 
 // Of R routes, sorted by expert.
@@ -67,12 +70,6 @@ struct Rows {
                           &part.inner[1], &part.inner[2]})
       if (x->defined()) *x = x->narrow(0, begin, count);
     return part;
-  }
-  // Tokens and weights of this, the rest of `other`.
-  Rows with(Rows other) const {
-    other.tokens = tokens;
-    other.weights = weights;
-    return other;
   }
   // (R, F) each
   at::Tensor gates() const { return up.defined() ? gate : gate.narrow(1, 0, gate.size(1) / 2); }
@@ -91,15 +88,20 @@ std::array<int64_t, 3> widest_ranks(const std::vector<Expert>& experts) {
   return widest;
 }
 
-// New rows, but for tokens and weights.
-Rows new_rows(int64_t count, const std::vector<Expert>& experts, const at::TensorOptions& options) {
-  const int64_t features = experts.front().gate.out_features();
-  Rows rows{.gate = at::empty({count, features}, options)};
+// With room for all but tokens and weights.
+Rows with_room(Rows rows, const std::vector<Expert>& experts, const at::TensorOptions& options) {
+  const int64_t features = experts.front().gate.out_features(), count = rows.count();
+  rows.gate = at::empty({count, features}, options);
   if (experts.front().up) rows.up = at::empty({count, features}, options);
   const std::array<int64_t, 3> ranks = widest_ranks(experts);
   for (size_t i = 0; i < ranks.size(); ++i)
     if (ranks[i] > 0) rows.inner[i] = at::empty({count, ranks[i]}, options);
   return rows;
+}
+
+// Rows of a piece: with the room that all rows have, or with their own.
+Rows rows_of_piece(Rows rows, const Mixture& mixture, const at::TensorOptions& options) {
+  return mixture.keeps_rows() ? rows : with_room(std::move(rows), mixture.experts, options);
 }
 
 at::Tensor inner_of(const Projection& layer, const at::Tensor& inner) {
@@ -227,15 +229,37 @@ void backward_piece(const Piece& piece, const at::Tensor& x, const at::Tensor& d
   if (d_own.defined()) add_rows(gradients.x, rows.tokens, d_own);
 }
 
-// body(piece, its rows' begin among all, their number)
-template <class Body>
-void for_each_piece(const Mixture& mixture, const Body& body) {
-  const std::vector<int64_t>& begins = mixture.routes.begins;
-  for (size_t e = 0; e < mixture.experts.size(); ++e)
-    for (int64_t begin = begins[e]; begin < begins[e + 1]; begin += kMostRows)
-      body(Piece{mixture.experts[e], mixture.gate, begin - begins[e]}, begin,
-           std::min(kMostRows, begins[e + 1] - begin));
-}
+// One pass over the experts that have tokens; on meta, where no one knows them, over all.
+class PassOverExperts {
+ public:
+  PassOverExperts(const Mixture& mixture, bool is_meta) : mixture_(mixture) {
+    const std::vector<int64_t>& begins = mixture.routes.begins;
+    for (size_t e = 0; e < mixture.experts.size(); ++e)
+      if (is_meta || begins[e] < begins[e + 1]) order_.push_back(e);
+    if (mixture_.source != nullptr) mixture_.source->begin(order_);
+  }
+  ~PassOverExperts() {
+    if (mixture_.source != nullptr) mixture_.source->end();
+  }
+  PassOverExperts(const PassOverExperts&) = delete;
+  PassOverExperts& operator=(const PassOverExperts&) = delete;
+
+  // body(piece, its rows' begin among all, their number)
+  template <class Body>
+  void for_each_piece(const Body& body) const {
+    const std::vector<int64_t>& begins = mixture_.routes.begins;
+    for (const size_t e : order_) {
+      if (mixture_.source != nullptr) mixture_.source->next();
+      for (int64_t begin = begins[e]; begin < begins[e + 1]; begin += kMostRows)
+        body(Piece{mixture_.experts[e], mixture_.gate, begin - begins[e]}, begin,
+             std::min(kMostRows, begins[e + 1] - begin));
+    }
+  }
+
+ private:
+  const Mixture& mixture_;
+  std::vector<size_t> order_;
+};
 
 // --- the room that pieces need at most ---
 
@@ -288,13 +312,13 @@ int64_t piece_room(const Expert& expert, const Mixture& mixture, const at::Tenso
                     expert.up ? std::optional(on_meta(*expert.up)) : std::nullopt,
                     on_meta(expert.down)};
   Rows rows{.tokens = at::empty({count}, on.dtype(at::kInt)), .weights = at::empty({count, 1}, on)};
-  if (mixture.keeps_rows()) rows = rows.with(new_rows(count, mixture.experts, on));
+  if (mixture.keeps_rows()) rows = with_room(rows, mixture.experts, on);
   const at::Tensor tokens = at::empty(x.sizes(), on),
                    sum = at::empty(x.sizes(), on.dtype(at::kFloat));
   const at::Tensor d_weights = at::empty({count, 1}, on.dtype(at::kFloat));
   const Piece piece{twin, mixture.gate};
   rehearsal.begin();
-  if (!mixture.keeps_rows()) rows = rows.with(new_rows(count, mixture.experts, on));
+  rows = rows_of_piece(rows, mixture, on);
   if (direction == Direction::Forward) {
     forward_piece(piece, tokens, rows, sum);
   } else {
@@ -335,21 +359,19 @@ void take_room(const Mixture& mixture, const at::Tensor& x, Direction direction)
 
 struct ExpertsFunction : torch::autograd::Function<ExpertsFunction> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& weights,
-                            const c10::intrusive_ptr<Mixture>& mixture,
+                            const std::shared_ptr<const Mixture>& mixture,
                             const std::optional<at::Tensor>& /*trained*/) {
     const SortedRoutes& routes = mixture->routes;
-    Rows all;
-    if (mixture->keeps_rows()) all = new_rows(weights.numel(), mixture->experts, x.options());
-    all.tokens = routes.tokens;
-    all.weights = select_rows(weights.reshape({-1, 1}), routes.places);
+    Rows all{.tokens = routes.tokens,
+             .weights = select_rows(weights.reshape({-1, 1}), routes.places)};
+    if (mixture->keeps_rows()) all = with_room(all, mixture->experts, x.options());
     const at::Tensor sum = at::zeros(x.sizes(), x.options().dtype(at::kFloat));
+    const PassOverExperts pass(*mixture, x.is_meta());
     take_room(*mixture, x, Direction::Forward);
-    for_each_piece(*mixture, [&](const Piece& piece, int64_t begin, int64_t count) {
-      Rows rows = all.narrow(begin, count);
-      if (!mixture->keeps_rows()) rows = rows.with(new_rows(count, mixture->experts, x.options()));
-      forward_piece(piece, x, rows, sum);
+    pass.for_each_piece([&](const Piece& piece, int64_t begin, int64_t count) {
+      forward_piece(piece, x, rows_of_piece(all.narrow(begin, count), *mixture, x.options()), sum);
     });
-    ctx->saved_data["mixture"] = c10::IValue::make_capsule(mixture);
+    carry(ctx, mixture);
     const bool reads = !mixture->keeps_rows() || std::ranges::any_of(mixture->experts, reads_input);
     keep(ctx, {reads ? x : at::Tensor(), all.weights, all.gate, all.up, all.inner[0], all.inner[1],
                all.inner[2], routes.tokens, routes.positions});
@@ -359,20 +381,17 @@ struct ExpertsFunction : torch::autograd::Function<ExpertsFunction> {
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const at::Tensor d_out = grads[0].contiguous();
     const variable_list saved = ctx->get_saved_variables();
-    const auto& mixture =
-        *static_cast<const Mixture*>(ctx->saved_data["mixture"].toCapsule().get());
+    const Mixture& mixture = *carried<std::shared_ptr<const Mixture>>(ctx);
     const Rows all{saved[7], saved[1], saved[2], saved[3], {saved[4], saved[5], saved[6]}};
     const auto floats = d_out.options().dtype(at::kFloat);
     Gradients gradients{.weights = mixture.routes.others_last
                                        ? at::zeros({all.count(), 1}, floats)
                                        : at::empty({all.count(), 1}, floats)};
     if (ctx->needs_input_grad(0)) gradients.x = at::zeros(d_out.sizes(), floats);
-    for_each_piece(mixture, [&](const Piece& piece, int64_t begin, int64_t count) {
-      Rows rows = all.narrow(begin, count);
-      if (!mixture.keeps_rows()) {
-        rows = rows.with(new_rows(count, mixture.experts, d_out.options()));
-        repeat_piece(piece, saved[0], rows);
-      }
+    const PassOverExperts pass(mixture, d_out.is_meta());
+    pass.for_each_piece([&](const Piece& piece, int64_t begin, int64_t count) {
+      const Rows rows = rows_of_piece(all.narrow(begin, count), mixture, d_out.options());
+      if (!mixture.keeps_rows()) repeat_piece(piece, saved[0], rows);
       backward_piece(piece, saved[0], d_out, rows,
                      {gradients.weights.narrow(0, begin, count), gradients.x});
     });
@@ -403,6 +422,10 @@ struct ExpertsFunction : torch::autograd::Function<ExpertsFunction> {
 
 }  // namespace
 
+ExpertWeightsGuard::ExpertWeightsGuard(ExpertWeights* weights)
+    : previous_(std::exchange(weights_source, weights)) {}
+ExpertWeightsGuard::~ExpertWeightsGuard() { weights_source = previous_; }
+
 std::optional<at::Tensor> any_trained(const Expert& expert) {
   std::optional<at::Tensor> trained;
   for_each_layer(expert, [&](const Projection& layer) {
@@ -422,7 +445,9 @@ at::Tensor expert_mlps(const at::Tensor& x, const at::Tensor& weights, const Sor
     if (!trained) trained = any_trained(expert);
   }
   return ExpertsFunction::apply(
-      x, weights, c10::make_intrusive<Mixture>(std::move(experts), routes, gate), trained);
+      x, weights,
+      std::make_shared<const Mixture>(Mixture{std::move(experts), routes, gate, weights_source}),
+      trained);
 }
 
 }  // namespace snug::ops

@@ -5,8 +5,22 @@
 
 #include "core/memory/guards.h"
 #include "core/memory/placement.h"
+#include "engine/exec/policies/expert_streaming.h"
 
 namespace snug::exec {
+
+WeightStreaming::WeightStreaming(std::vector<nn::Unit*> units, ops::CopyStream& copies,
+                                 bool prefetch, bool streams_experts)
+    : units_(std::move(units)), copies_(copies), prefetch_(prefetch) {
+  for (nn::Unit* unit : units_) {
+    std::vector<nn::Parameter*> used = unit->uses();
+    if (streams_experts)
+      for (const std::vector<nn::Parameter*>& expert : streamed_experts(*unit))
+        std::erase_if(
+            used, [&](nn::Parameter* p) { return std::ranges::find(expert, p) != expert.end(); });
+    used_.push_back(std::move(used));
+  }
+}
 
 void WeightStreaming::before_forward(UnitRun& run) {
   arrive(run.index, run.index + 1 < run.range.end ? run.index + 1 : -1);
@@ -25,11 +39,11 @@ void WeightStreaming::after_backward(UnitRun& run) { release(run.index); }
 
 void WeightStreaming::send(int64_t index) {
   if (sent_.contains(index)) return;
-  nn::Unit& unit = *units_[static_cast<size_t>(index)];
-  const memory::UnitGuard tag(memory::unit_id(unit.name()));
+  const auto unit = static_cast<size_t>(index);
+  const memory::UnitGuard tag(memory::unit_id(units_[unit]->name()));
   ops::CopyStream::Ticket& ticket = sent_[index];
   std::vector<ops::Copy> copies;
-  for (const nn::Parameter* parameter : unit.uses()) {
+  for (const nn::Parameter* parameter : used_[unit]) {
     if (!memory::is_vacant(parameter->value)) continue;
     memory::refill(parameter->value, memory::Category::Parameters);
     copies.push_back({parameter->value.detach(), parameter->home});
@@ -47,13 +61,13 @@ void WeightStreaming::arrive(int64_t index, int64_t next) {
 bool WeightStreaming::is_used_elsewhere(const nn::Parameter* parameter, int64_t index) const {
   return std::any_of(sent_.begin(), sent_.end(), [&](const auto& sent) {
     if (sent.first == index) return false;
-    const auto uses = units_[static_cast<size_t>(sent.first)]->uses();
-    return std::find(uses.begin(), uses.end(), parameter) != uses.end();
+    const std::vector<nn::Parameter*>& used = used_[static_cast<size_t>(sent.first)];
+    return std::ranges::find(used, parameter) != used.end();
   });
 }
 
 void WeightStreaming::release(int64_t index) {
-  for (const nn::Parameter* parameter : units_[static_cast<size_t>(index)]->uses())
+  for (const nn::Parameter* parameter : used_[static_cast<size_t>(index)])
     if (!is_used_elsewhere(parameter, index)) memory::vacate(parameter->value);
   sent_.erase(index);
 }

@@ -17,8 +17,9 @@ namespace snug::exec {
 
 class WeightStreaming final : public Policy {
  public:
-  WeightStreaming(std::vector<nn::Unit*> units, ops::CopyStream& copies, bool prefetch)
-      : units_(std::move(units)), copies_(copies), prefetch_(prefetch) {}
+  // The weights of experts that ExpertStreaming brings are left to it, if it `streams_experts`.
+  WeightStreaming(std::vector<nn::Unit*> units, ops::CopyStream& copies, bool prefetch,
+                  bool streams_experts);
 
   void before_forward(UnitRun& run) override;
   void after_forward(UnitRun& run) override;
@@ -35,6 +36,7 @@ class WeightStreaming final : public Policy {
   bool is_used_elsewhere(const nn::Parameter* parameter, int64_t index) const;
 
   std::vector<nn::Unit*> units_;
+  std::vector<std::vector<nn::Parameter*>> used_;  // by unit
   ops::CopyStream& copies_;
   bool prefetch_;
   std::map<int64_t, ops::CopyStream::Ticket> sent_;  // by unit: copies that are done or in progress

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/exec/policies/expert_streaming.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/memory/guards.h"
+#include "core/memory/placement.h"
+
+namespace snug::exec {
+namespace {
+
+// Of one unit. Experts are of one size. As many as there are slots are always on the device, if not
+// for their content then so that memory does not follow the router.
+class StreamedExperts final : public ops::ExpertWeights {
+ public:
+  StreamedExperts(nn::Unit& unit, ops::CopyStream& copies, bool prefetch)
+      : unit_(memory::unit_id(unit.name())),
+        experts_(streamed_experts(unit)),
+        copies_(copies),
+        slots_(std::min<size_t>(prefetch ? 2 : 1, experts_.size())) {}
+
+  void begin(std::vector<size_t> order) override {
+    order_ = std::move(order);
+    at_ = sent_ = 0;
+    while (sent_ < std::min(slots_, order_.size())) send();
+    for (size_t e = 0; here_.size() < slots_; ++e)
+      if (std::ranges::find(here_, e, &Visitor::expert) == here_.end()) give_room(e);
+  }
+
+  void next() override {
+    // The one before makes room for the one after, which is copied meanwhile.
+    if (at_ > 0 && sent_ < order_.size()) {
+      leave(order_[at_ - 1]);
+      send();
+    }
+    copies_.wait(visitor(order_[at_]).arrival);
+    ++at_;
+  }
+
+  void end() override {
+    while (!here_.empty()) leave(here_.back().expert);
+  }
+
+ private:
+  struct Visitor {
+    size_t expert;
+    ops::CopyStream::Ticket arrival;
+  };
+
+  Visitor& visitor(size_t expert) { return *std::ranges::find(here_, expert, &Visitor::expert); }
+
+  void give_room(size_t expert) {
+    const memory::UnitGuard tag(unit_);
+    for (const nn::Parameter* parameter : experts_[expert])
+      memory::refill(parameter->value, memory::Category::Parameters);
+    here_.push_back({expert, {}});
+  }
+
+  void send() {
+    const size_t expert = order_[sent_++];
+    give_room(expert);
+    const memory::UnitGuard tag(unit_);
+    std::vector<ops::Copy> copies;
+    for (const nn::Parameter* parameter : experts_[expert])
+      copies.push_back({parameter->value.detach(), parameter->home});
+    visitor(expert).arrival = copies_.start(std::move(copies));
+  }
+
+  // After a failed pass copies may be on their way.
+  void leave(size_t expert) {
+    copies_.wait(visitor(expert).arrival);
+    for (const nn::Parameter* parameter : experts_[expert]) memory::vacate(parameter->value);
+    std::erase_if(here_, [&](const Visitor& each) { return each.expert == expert; });
+  }
+
+  int32_t unit_;
+  std::vector<std::vector<nn::Parameter*>> experts_;
+  ops::CopyStream& copies_;
+  size_t slots_;
+  std::vector<size_t> order_;
+  size_t at_ = 0, sent_ = 0;  // in the order: the next to compute, and to be copied
+  std::vector<Visitor> here_;
+};
+
+}  // namespace
+
+std::vector<std::vector<nn::Parameter*>> streamed_experts(nn::Unit& unit) {
+  std::vector<std::vector<nn::Parameter*>> experts = unit.experts();
+  for (std::vector<nn::Parameter*>& own : experts)
+    std::erase_if(own, [](const nn::Parameter* p) { return p->is_added() || p->is_elsewhere(); });
+  std::erase_if(experts, [](const auto& own) { return own.empty(); });
+  return experts;
+}
+
+ExpertStreaming::ExpertStreaming(const std::vector<nn::Unit*>& units, ops::CopyStream& copies,
+                                 bool prefetch) {
+  for (nn::Unit* unit : units)
+    sources_.push_back(streamed_experts(*unit).empty()
+                           ? nullptr
+                           : std::make_unique<StreamedExperts>(*unit, copies, prefetch));
+}
+
+void ExpertStreaming::lend(const UnitRun& run) {
+  lent_.reset();
+  if (ops::ExpertWeights* source = sources_[static_cast<size_t>(run.index)].get())
+    lent_.emplace(source);
+}
+
+}  // namespace snug::exec
