@@ -1,8 +1,9 @@
-// GGUF files: quantizing, and the vocabulary inside.
+// GGUF files: quantizing, the vocabulary inside, and a second file for a model that sees pictures.
 // SPDX-License-Identifier: Apache-2.0
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <span>
 #include <utility>
@@ -96,6 +97,23 @@ void check_importance(const std::vector<files::TensorInfo>& tensors, const Expor
          missing.size(), missing.front());
 }
 
+// Those that belong in a second file.
+std::vector<files::TensorInfo> take_pictures(std::vector<files::TensorInfo>& tensors) {
+  const auto begin = std::stable_partition(
+      tensors.begin(), tensors.end(),
+      [](const files::TensorInfo& tensor) { return !files::is_pictures_tensor(tensor.name); });
+  std::vector<files::TensorInfo> pictures(begin, tensors.end());
+  tensors.erase(begin, tensors.end());
+  return pictures;
+}
+
+void set_types(const files::GgufMix& mix, files::Importance importance,
+               std::vector<files::TensorInfo>& tensors) {
+  const std::vector<files::DType> types = files::types_in_mix(mix, tensors, importance);
+  for (size_t i = 0; i < types.size(); ++i)
+    tensors[i] = files::make_tensor_info(tensors[i].name, types[i], tensors[i].shape);
+}
+
 // general.file_type: the type of most weights.
 uint32_t gguf_file_type(at::ScalarType type) {
   return type == at::kFloat ? 0 : type == at::kHalf ? 1 : 32;
@@ -103,8 +121,9 @@ uint32_t gguf_file_type(at::ScalarType type) {
 
 // Adds special tokens that only config.json knows, and a chat model's end-of-turn token if it
 // differs from the end-of-text token.
-void add_ids_of_config(const json& config, tokenizer::GgufVocabulary& vocabulary,
+void add_ids_of_config(const json& whole, tokenizer::GgufVocabulary& vocabulary,
                        files::GgufWriter& out) {
+  const json& config = whole.contains("text_config") ? whole["text_config"] : whole;
   const auto ids = [&](const char* key) {
     std::vector<int32_t> found;
     const json value = config.value(key, json());
@@ -130,6 +149,35 @@ void add_ids_of_config(const json& config, tokenizer::GgufVocabulary& vocabulary
     out.set_u32("tokenizer.ggml.eot_token_id", static_cast<uint32_t>(*other));
 }
 
+void describe(files::GgufWriter& out, const char* type, const fs::path& file,
+              const files::GgufMix* mix, const ExportOptions& options) {
+  out.set_text("general.type", type);
+  out.set_text("general.name", file.stem().string());
+  out.set_u32("general.file_type", mix != nullptr ? mix->file_type : gguf_file_type(options.dtype));
+  if (mix != nullptr) out.set_u32("general.quantization_version", 2);
+}
+
+struct GgufTensors {
+  FileTensors of_model;
+  std::map<std::string, std::vector<float>> constants;
+};
+
+void write_tensors(files::GgufWriter& out, const std::vector<files::TensorInfo>& infos,
+                   const GgufTensors& tensors, const ParameterReader& read,
+                   const ExportOptions& options) {
+  out.declare(infos);
+  for (const files::TensorInfo& info : infos) {
+    const auto constant = tensors.constants.find(info.name);
+    if (constant != tensors.constants.end())
+      out.write(info.name, std::as_bytes(std::span(constant->second)));
+    else
+      files::with_context(info.name, [&] {
+        write_converted(out, info, value_of(tensors.of_model.parts.at(info.name), read),
+                        importance_of(info, options));
+      });
+  }
+}
+
 }  // namespace
 
 void make_place_for_gguf(const fs::path& file) {
@@ -144,28 +192,27 @@ void export_gguf(const fs::path& file, models::Model& model, const tokenizer::To
                  const ParameterReader& read, const ExportOptions& options) {
   const files::GgufMix* mix =
       options.gguf_type.empty() ? nullptr : &files::gguf_mix(options.gguf_type);
-  FileTensors tensors = arrange(model, models::Layout::Gguf,
-                                mix != nullptr ? std::nullopt : std::optional(options.dtype));
-  const auto constants = model.gguf_constants();
-  for (const auto& [name, values] : constants)
-    tensors.infos.push_back(files::make_tensor_info(name, files::DType::F32, {std::ssize(values)}));
+  // The smallest type that llama.cpp's converter has for the second file.
+  const files::GgufMix* mix_of_pictures = mix == nullptr ? nullptr : &files::gguf_mix("Q8_0");
+  GgufTensors tensors{arrange(model, models::Layout::Gguf,
+                              mix != nullptr ? std::nullopt : std::optional(options.dtype)),
+                      model.gguf_constants()};
+  std::vector<files::TensorInfo>& infos = tensors.of_model.infos;
+  std::vector<files::TensorInfo> pictures = take_pictures(infos);
+  for (const auto& [name, values] : tensors.constants)
+    infos.push_back(files::make_tensor_info(name, files::DType::F32, {std::ssize(values)}));
   if (mix != nullptr) {
-    const std::vector<files::DType> types = files::types_in_mix(
-        *mix, tensors.infos,
-        options.importance != nullptr ? files::Importance::Known : files::Importance::None);
-    for (size_t i = 0; i < types.size(); ++i)
-      tensors.infos[i] =
-          files::make_tensor_info(tensors.infos[i].name, types[i], tensors.infos[i].shape);
-    if (options.importance != nullptr) check_importance(tensors.infos, options);
+    set_types(*mix,
+              options.importance != nullptr ? files::Importance::Known : files::Importance::None,
+              infos);
+    set_types(*mix_of_pictures, files::Importance::None, pictures);
+    if (options.importance != nullptr) check_importance(infos, options);
   }
   tokenizer::GgufVocabulary vocabulary = tokenizer.gguf_vocabulary(model.dimensions().vocabulary);
   make_place_for_gguf(file);
   files::GgufWriter out(file);
   model.write_gguf_config(out);
-  out.set_text("general.type", "model");
-  out.set_text("general.name", file.stem().string());
-  out.set_u32("general.file_type", mix != nullptr ? mix->file_type : gguf_file_type(options.dtype));
-  if (mix != nullptr) out.set_u32("general.quantization_version", 2);
+  describe(out, "model", file, mix, options);
   if (mix != nullptr && options.importance != nullptr) {
     out.set_text("quantize.imatrix.file", options.importance->label);
     out.set_u32("quantize.imatrix.entries_count",
@@ -173,17 +220,15 @@ void export_gguf(const fs::path& file, models::Model& model, const tokenizer::To
   }
   add_ids_of_config(model.hugging_face_config(), vocabulary, out);
   write_vocabulary(vocabulary, out);
-  out.declare(tensors.infos);
-  for (const files::TensorInfo& info : tensors.infos) {
-    const auto constant = constants.find(info.name);
-    if (constant != constants.end())
-      out.write(info.name, std::as_bytes(std::span(constant->second)));
-    else
-      files::with_context(info.name, [&] {
-        write_converted(out, info, value_of(tensors.parts.at(info.name), read),
-                        importance_of(info, options));
-      });
+  std::optional<files::GgufWriter> beside;
+  if (!pictures.empty()) {
+    beside.emplace(files::pictures_file(file));
+    model.write_gguf_pictures_config(*beside);
+    describe(*beside, "mmproj", file, mix_of_pictures, options);
+    write_tensors(*beside, pictures, tensors, read, options);
   }
+  write_tensors(out, infos, tensors, read, options);
+  if (beside) beside->finish();
   out.finish();
 }
 
