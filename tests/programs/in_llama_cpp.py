@@ -25,7 +25,7 @@ try:
     from llama_cpp_py_sync import _cffi_bindings as llama
 
     ffi, lib, mtmd = llama.get_ffi(), llama.get_lib(), llama.get_mtmd_lib()
-except (ImportError, OSError, RuntimeError) as error:
+except (AttributeError, ImportError, OSError, RuntimeError) as error:
     print(f"skipped: needs numpy and llama-cpp-py-sync ({error})")
     sys.exit(77)
 
