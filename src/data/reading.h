@@ -15,9 +15,13 @@ struct Reading {
   int32_t picture_token = -1;        // the placeholders' id
   bool pictures_anywhere = false;    // any number of pictures in a sample, among its text; else one
                                      // picture, whose placeholders come first
+  int64_t longest_side = 0;          // of a picture before it is cut into tiles; 0: four of them
   bool marks_padding = false;        // padded rows must be known from others
   int64_t usual_pictures = 1;        // of a picture with its tiles, for samples that are made up
   std::array<float, 3> image_mean{}, image_std{};  // of red, green, blue in 0..1
+
+  // Pixels to which the longer side of a picture is scaled before it is cut.
+  int64_t scaled_side() const { return longest_side > 0 ? longest_side : 4 * image_size; }
 };
 
 }  // namespace snug::data

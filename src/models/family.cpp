@@ -97,11 +97,48 @@ std::unique_ptr<Model> make_model(const files::GgufFile& file) {
   return make_decoder(decoder::from_gguf(file, {kGpt2}));
 }
 
-Checkpoint open_gguf(const fs::path& path) {
-  Checkpoint checkpoint{.layout = Layout::Gguf, .path = path};
-  auto file = files::GgufFile::open(path);
+// A GGUF file of a language model, and the one beside it with what reads pictures, if there is one.
+struct GgufFiles {
+  fs::path language, pictures;
+};
+
+GgufFiles with_pictures(const fs::path& language) {
+  const fs::path pictures = files::pictures_file(language);
+  return {language, fs::exists(pictures) ? pictures : fs::path()};
+}
+
+// In a folder with one of each their names need not be alike.
+GgufFiles find_gguf(const fs::path& folder) {
+  std::vector<fs::path> languages, pictures;
+  for (const auto& entry : fs::directory_iterator(folder))
+    if (entry.path().extension() == ".gguf")
+      (files::names_pictures_file(entry.path()) ? pictures : languages).push_back(entry.path());
+  if (languages.size() == 1 && pictures.size() == 1) return {languages.front(), pictures.front()};
+  if (!languages.empty()) return with_pictures(languages.front());
+  return {pictures.empty() ? fs::path() : pictures.front(), {}};
+}
+
+Checkpoint open_gguf(const GgufFiles& paths) {
+  Checkpoint checkpoint{.layout = Layout::Gguf, .path = paths.language};
+  auto file = files::GgufFile::open(paths.language);
+  if (file->text("general.architecture") == files::kPicturesArchitecture)
+    throw UserError(
+        "{}: this file is the part of a model that reads pictures; name the language model's file, "
+        "NAME.gguf, and this one is read beside it if it is called mmproj-NAME.gguf",
+        paths.language.string());
+  auto pictures = paths.pictures.empty() ? nullptr : files::GgufFile::open(paths.pictures);
+  if (pictures != nullptr && !idefics3::are_gguf_pictures(*pictures)) {
+    warn("{}: snug does not read projectors of type {}; the language model is read alone",
+         paths.pictures.string(), pictures->text("clip.projector_type", "(none)"));
+    pictures = nullptr;
+  }
+  if (pictures != nullptr) {
+    checkpoint.model = idefics3::model_from_gguf(*file, *pictures);
+    file = files::GgufFile::join(std::move(file), std::move(pictures));
+  } else {
+    checkpoint.model = make_model(*file);
+  }
   checkpoint.gguf = file.get();
-  checkpoint.model = make_model(*file);
   checkpoint.tensors = std::move(file);
   return checkpoint;
 }
@@ -182,6 +219,10 @@ void Model::write_gguf_config(files::GgufWriter& /*out*/) const {
                   hugging_face_config().value("model_type", "this model"));
 }
 
+void Model::write_gguf_pictures_config(files::GgufWriter& /*out*/) const {
+  throw InternalError("a model without pictures has no GGUF file for them");
+}
+
 double Model::flops_per_token(double seqlen, double /*pictures*/) const {
   const Dimensions d = dimensions();
   // 2 per multiply-add. Each weight counts for the forward and its input's gradient, a trained one
@@ -244,12 +285,11 @@ Checkpoint open_checkpoint(const fs::path& path, Part part) {
         "from this file: snug plan --model.config {}",
         path.string(), path.string());
   if (part == Part::Language) return open_language_part(path);
-  if (!fs::is_directory(path)) return open_gguf(path);
+  if (!fs::is_directory(path)) return open_gguf(with_pictures(path));
   const bool has_litgpt = fs::exists(path / "lit_model.pth");
   if (has_litgpt && fs::exists(path / "model_config.yaml")) return open_litgpt(path);
   if (fs::exists(path / "config.json")) return open_hugging_face(path);
-  for (const auto& entry : fs::directory_iterator(path))
-    if (entry.path().extension() == ".gguf") return open_gguf(entry.path());
+  if (const GgufFiles found = find_gguf(path); !found.language.empty()) return open_gguf(found);
   if (fs::exists(path / "adapter_config.json"))
     throw UserError(
         "{} holds an adapter, not a model: give its base, or merge both with snug merge {}",

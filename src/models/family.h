@@ -27,7 +27,8 @@ struct Checkpoint {
 // family (models/language_part.h).
 enum class Part { Whole, Language };
 
-// `path`: a Hugging Face or LitGPT directory, or a GGUF file. Throws UserError.
+// `path`: a Hugging Face or LitGPT directory, or a GGUF file. A model that sees pictures is a pair
+// of these, NAME.gguf and mmproj-NAME.gguf, or the only two in a folder. Throws UserError.
 Checkpoint open_checkpoint(const std::filesystem::path& path, Part part = Part::Whole);
 
 // A model from a config.json, without weights.

@@ -93,6 +93,9 @@ class Model {
   // Writes a GGUF file's metadata, and its tensors that are not parameters. Throws UserError if
   // snug does not write GGUF for this family.
   virtual void write_gguf_config(files::GgufWriter& out) const;
+  // The same of the second file of a model that sees pictures, for tensors that belong there
+  // (files::is_pictures_tensor).
+  virtual void write_gguf_pictures_config(files::GgufWriter& out) const;
   virtual std::map<std::string, std::vector<float>> gguf_constants() const { return {}; }
   // Standard deviation of random initial weights.
   virtual double initializer_range() const = 0;

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <vector>
 
 #include "base/abandoned.h"
 #include "base/error.h"
@@ -23,6 +24,8 @@
 #include "engine/export/vocabulary.h"
 #include "engine/host.h"
 #include "engine/language_model.h"
+#include "files/weights/gguf/gguf.h"
+#include "files/weights/gguf/mix.h"
 #include "models/family.h"
 #include "use/commands.h"
 #include "use/evaluated_rows.h"
@@ -54,6 +57,17 @@ at::ScalarType weight_type(const std::string& name, const models::Checkpoint& so
   if (name == "bfloat16" || name == "bf16") return at::kBFloat16;
   if (name == "float16" || name == "f16") return at::kHalf;
   throw UserError("--dtype {} is unknown; choose float32, bfloat16 or float16", name);
+}
+
+bool stays_float32(const models::Model& model, const nn::Parameter& parameter) {
+  return files::stays_float32(model.placement(models::Layout::Gguf, parameter).tensor,
+                              parameter.shape.size());
+}
+
+// What a GGUF file's name stands for: of a model that sees pictures two files.
+std::vector<fs::path> gguf_files(const fs::path& destination, const models::Model& model) {
+  if (model.reads().image_size == 0) return {destination};
+  return {destination, files::pictures_file(destination)};
 }
 
 // Existing files may be those that the conversion reads.
@@ -127,7 +141,10 @@ files::ImportanceMatrix importance_from_rows(const recipe::ConvertOptions& optio
 
 // Prompts are those of the fine-tuning where its record lies beside the weights.
 void write_modelfile(const fs::path& folder, const recipe::ConvertOptions& options,
-                     const tokenizer::Tokenizer& tokenizer) {
+                     const tokenizer::Tokenizer& tokenizer, const models::Model& model) {
+  std::vector<std::string> gguf;
+  for (const fs::path& path : gguf_files(engine::gguf_name(options.destination), model))
+    gguf.push_back(path.string());
   const data::TextEncoder encoder = data::make_encoder(tokenizer);
   const auto record = data::read_prompt_record(options.source);
   const auto style = data::PromptStyle::make(record         ? record->style
@@ -138,7 +155,7 @@ void write_modelfile(const fs::path& folder, const recipe::ConvertOptions& optio
     return id < 0 ? "" : tokenizer.decode(std::vector{id}, /*skip_special_tokens=*/false);
   };
   write_file_atomically(folder / "Modelfile",
-                        modelfile(style, {.gguf = engine::gguf_name(options.destination),
+                        modelfile(style, {.gguf = gguf,
                                           .bos = encoder.add_bos ? text_of(encoder.bos) : "",
                                           .stops = {text_of(encoder.eos)}}));
 }
@@ -171,22 +188,28 @@ void convert_model(const recipe::ConvertOptions& options, const std::string& to)
   if (!options.imatrix_data.empty()) importance = importance_from_rows(options);
   if (!options.imatrix_out.empty()) files::write_importance(*importance, options.imatrix_out);
   const auto read = [&](const nn::Parameter& parameter) {
-    if (makes_gguf && parameter.shape.size() == 1)
+    if (makes_gguf && stays_float32(*checkpoint.model, parameter))
       return models::read_parameter(checkpoint, parameter, at::kFloat);
     const bool quantizes = !options.gguf_type.empty();
     return models::read_parameter(checkpoint, parameter,
                                   quantizes ? models::stored_type(checkpoint, parameter) : type);
   };
   const FolderLock lock = lock_destination(options);
-  refuse_to_overwrite(options.destination);  // another conversion may have finished meanwhile
-  remove_abandoned_versions(options.destination);
+  const std::vector<fs::path> written = to == "gguf"
+                                            ? gguf_files(options.destination, *checkpoint.model)
+                                            : std::vector<fs::path>{options.destination};
+  for (const fs::path& path : written) {
+    refuse_to_overwrite(path);  // another conversion may have finished meanwhile
+    remove_abandoned_versions(path);
+  }
   const engine::ExportOptions export_options{.dtype = type,
                                              .gguf_type = options.gguf_type,
                                              .importance = importance ? &*importance : nullptr,
                                              .processor = options.source,
                                              .add = [&](const fs::path& folder) {
                                                if (to == "ollama")
-                                                 write_modelfile(folder, options, *tokenizer);
+                                                 write_modelfile(folder, options, *tokenizer,
+                                                                 *checkpoint.model);
                                                else
                                                  data::copy_prompt_record(options.source, folder);
                                              }};
@@ -202,6 +225,7 @@ void convert_model(const recipe::ConvertOptions& options, const std::string& to)
                                   export_options);
   else
     throw UserError("--to {} is unknown; choose hf, litgpt, gguf or ollama", to);
+  for (const fs::path& path : written) std::printf("%s\n", path.c_str());
 }
 
 // Its destination is a GGUF file: other formats hold whole models.
@@ -222,6 +246,7 @@ void convert_adapter(const recipe::ConvertOptions& options, const std::string& t
   remove_abandoned_versions(options.destination);
   engine::export_gguf_adapter(options.destination, base, adapter, options.source,
                               weight_type(options.dtype.empty() ? "float32" : options.dtype, base));
+  std::printf("%s\n", options.destination.c_str());
 }
 
 }  // namespace
@@ -240,7 +265,6 @@ void convert(const recipe::ConvertOptions& options) {
                     is_adapter ? fmt::format(", and {} is an adapter", options.source)
                                : ", and no --imatrix_data: convert to a directory first");
   is_adapter ? convert_adapter(options, to) : convert_model(options, to);
-  std::printf("%s\n", options.destination.c_str());
 }
 
 namespace {

@@ -172,7 +172,8 @@ std::string comment_and_warn(const char* text) {
 }  // namespace
 
 std::string modelfile(const data::PromptStyle& style, const ModelfileOptions& options) {
-  std::string text = "FROM ./" + options.gguf + "\n", prompt;
+  std::string text, prompt;
+  for (const std::string& file : options.gguf) text += "FROM ./" + file + "\n";
   std::vector<std::string> stops = options.stops;
   if (style.is_chat()) {
     const auto turns = take_apart(style);

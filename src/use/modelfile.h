@@ -1,5 +1,5 @@
-// The Modelfile from which `ollama create` makes a model: the GGUF file, how a conversation becomes
-// a prompt, and where an answer ends.
+// The Modelfile from which `ollama create` makes a model: the GGUF files, how a conversation
+// becomes a prompt, and where an answer ends.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,9 +11,9 @@
 namespace snug::use {
 
 struct ModelfileOptions {
-  std::string gguf;  // the file's name, in the Modelfile's folder
-  std::string bos;   // the text of the token that the program that runs the model puts
-                     // in front itself; empty: none
+  std::vector<std::string> gguf;  // the files' names, in the Modelfile's folder
+  std::string bos;                // the text of the token that the program that runs the model puts
+                                  // in front itself; empty: none
   std::vector<std::string> stops;  // texts that end an answer
 };
 

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What snug writes for llama.cpp, by llama.cpp's own library: GGUF adapters beside their base give the logits of
 the merged model, a file that snug quantizes is continued greedily as one that the library quantizes, and models
-of several families give texts the probability there that they have here, and are continued alike.
+of several families give texts the probability there that they have here, and are continued alike. So is a text after a
+picture, whose features the library computes from the second file of a small Idefics3.
 
 Needs llama-cpp-py-sync (a wheel with llama.cpp's libraries; glibc 2.38), cffi and numpy. SmolLM2's file is looked
 at where `snug demo --fetch_only` has put it.
@@ -11,18 +12,20 @@ Run: in_llama_cpp.py SNUG
 import json
 import math
 import os
+import struct
 import sys
 import tempfile
+import zlib
 from pathlib import Path
 
-from tiny import base_model, run, train
+from tiny import TINY, base_model, run, train
 
 try:
     import numpy as np
     from llama_cpp_py_sync import _cffi_bindings as llama
 
-    ffi, lib = llama.get_ffi(), llama.get_lib()
-except (ImportError, OSError, RuntimeError) as error:
+    ffi, lib, mtmd = llama.get_ffi(), llama.get_lib(), llama.get_mtmd_lib()
+except (AttributeError, ImportError, OSError, RuntimeError) as error:
     print(f"skipped: needs numpy and llama-cpp-py-sync ({error})")
     sys.exit(77)
 
@@ -68,13 +71,13 @@ ADAPTERS = {
 
 
 class Model:
-    def __init__(self, file, adapter=None):
+    def __init__(self, file, adapter=None, size=128):
         params = lib.llama_model_default_params()
         params.use_extra_bufts = False
         self.model = lib.llama_model_load_from_file(str(file).encode(), params)
         assert self.model != ffi.NULL, file
         wanted = lib.llama_context_default_params()
-        wanted.n_ctx = wanted.n_batch = 128
+        wanted.n_ctx = wanted.n_batch = size
         wanted.n_threads = wanted.n_threads_batch = 2
         wanted.type_k = wanted.type_v = 0  # float32
         wanted.flash_attn_type = 0  # off: it rounds to float16
@@ -120,8 +123,8 @@ class Model:
         return raw.decode(errors="replace")
 
 
-def look(file, question, adapter=None):
-    model = Model(file, adapter)
+def look(file, question, adapter=None, size=128):
+    model = Model(file, adapter, size)
     try:
         return question(model)
     finally:
@@ -198,10 +201,80 @@ def check_family(snug, folder, name, base):
     print(f"{name}: the same answers {answers}")
 
 
+def write_png(path, pixels):
+    """(height, width, 3) bytes."""
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    height, width, _ = pixels.shape
+    rows = b"".join(b"\0" + row.tobytes() for row in pixels)
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)) +
+                     chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+
+
+def describe(model, mmproj, pixels, text, count):
+    """A greedy answer to a text that has each of a picture's tiles, and the whole, as "<image>"."""
+    params = mtmd.mtmd_context_params_default()
+    params.use_gpu = params.print_timings = params.warmup = False
+    params.n_threads, params.flash_attn_type = 2, 0
+    context = mtmd.mtmd_init_from_file(str(mmproj).encode(), model.model, params)
+    assert context != ffi.NULL, mmproj
+    raw = ffi.from_buffer("unsigned char[]", np.ascontiguousarray(pixels))
+    bitmap = mtmd.mtmd_bitmap_init(pixels.shape[1], pixels.shape[0], raw)
+    marker = mtmd.mtmd_default_marker()
+    wanted = ffi.new("mtmd_input_text *", {"text": marker, "text_len": len(ffi.string(marker))})
+    chunks = mtmd.mtmd_input_chunks_init()
+    assert mtmd.mtmd_tokenize(context, chunks, wanted, ffi.new("const mtmd_bitmap *[]", [bitmap]), 1) == 0
+    all_chunks = [mtmd.mtmd_input_chunks_get(chunks, i) for i in range(mtmd.mtmd_input_chunks_size(chunks))]
+    pictures = [chunk for chunk in all_chunks if mtmd.mtmd_input_chunk_get_type(chunk) == 1]
+    pieces = text.split("<image>")
+    assert len(pieces) == len(pictures) + 1, (len(pieces), len(pictures))
+    past = 0
+    for piece, picture in zip(pieces, pictures + [None]):
+        ids = model.tokens(piece)
+        logits = model.logits(ids)
+        past += len(ids)
+        if picture is not None:
+            after = ffi.new("llama_pos *")
+            assert mtmd.mtmd_helper_eval_chunk_single(context, model.context, picture, past, 0, 256, False, after) == 0
+            past = after[0]
+    found = [int(logits.argmax())]
+    found += model.greedy(found, count - 1)
+    mtmd.mtmd_input_chunks_free(chunks)
+    mtmd.mtmd_bitmap_free(bitmap)
+    mtmd.mtmd_free(context)
+    return model.answer(found)
+
+
+def check_pictures(snug, folder):
+    """Whole tiles, since the library scales pictures in its own way; the whole it still makes small."""
+    file, picture = folder / "smolvlm.gguf", folder / "picture.png"
+    run(snug, "convert", TINY.parent / "smolvlm", file, "--dtype", "float32")
+    tiles = "".join("".join(f"<fake_token_around_image><row_{row}_col_{column}><image>" for column in range(1, 5)) + "\n"
+                    for row in range(1, 5))
+    text = f"User:{tiles}\n<fake_token_around_image><global-img><image><fake_token_around_image>What is this?" \
+           "<end_of_utterance>\nAssistant:"
+    answers = []
+    for seed in range(4):
+        pixels = np.random.default_rng(seed).integers(0, 256, (4, 4, 3), np.uint8).repeat(14, 0).repeat(14, 1)
+        write_png(picture, pixels)
+        wanted = json.loads(run(snug, "generate", file, "--prompt", "What is this?", "--image", picture, "--max_new_tokens",
+                                12, "--temperature", 0, "--precision", "32-true", "--json", "true"))["text"]
+        found = look(file, lambda model: describe(model, folder / "mmproj-smolvlm.gguf", pixels, text, 12), size=512)
+        answers.append(wanted)
+        assert found == wanted, (seed, wanted, found)
+    assert len(set(answers)) > 1, answers
+    print(f"smolvlm: the same answers {answers} about pictures")
+
+
 def main():
     quiet = ffi.callback("void(enum ggml_log_level, const char *, void *)", lambda *_: None)
     lib.llama_log_set(quiet, ffi.NULL)
+    mtmd.mtmd_log_set(quiet, ffi.NULL)
+    mtmd.mtmd_helper_log_set(quiet, ffi.NULL)
     snug = sys.argv[1]
+    with tempfile.TemporaryDirectory() as temporary:
+        check_pictures(snug, Path(temporary))
     for models, check in ((MODELS, check_adapters), (FAMILIES, check_family)):
         for name, config in models.items():
             with tempfile.TemporaryDirectory() as temporary:

@@ -185,9 +185,8 @@ PictureProcessor read_picture_processor(const std::filesystem::path& directory,
                                         const Reading& reading) {
   PictureProcessor processor{.size = reading.image_size};
   if (reading.pictures_anywhere) {
-    constexpr int64_t kTilesAcross = 4;
     processor.resampling = Resampling::Lanczos;
-    processor.longest_side = kTilesAcross * reading.image_size;
+    processor.longest_side = reading.scaled_side();
     processor.cuts = true;
   }
   std::filesystem::path path = directory / kFileName;

@@ -31,10 +31,14 @@ void check_is_plain_lora(const models::Checkpoint& base, const checkpoint::Adapt
     if (parts.magnitude.defined()) refuse(fmt::format("{} has DoRA's magnitudes", module));
   if (parts_head(base, adapter))
     refuse("it changes the head alone, and the base's head is its embedding");
-  for (const nn::Linear* linear : linears_of(*base.model))
-    if (adapter.modules.contains(linear->name()) &&
-        base.model->placement(models::Layout::Gguf, linear->weight()).stacked > 0)
+  for (const nn::Linear* linear : linears_of(*base.model)) {
+    if (!adapter.modules.contains(linear->name())) continue;
+    const models::Placement place = base.model->placement(models::Layout::Gguf, linear->weight());
+    if (place.stacked > 0)
       refuse(fmt::format("it adapts {}, one expert of several in a tensor", linear->name()));
+    if (files::is_pictures_tensor(place.tensor))
+      refuse(fmt::format("it adapts {}, which reads pictures", linear->name()));
+  }
   for (const auto& [name, _] : changed_base_weights(base, adapter))
     refuse(fmt::format("it brings its own {}", name));
 }

@@ -12,7 +12,8 @@
 namespace snug::engine {
 
 // `directory`: where the adapter was read, for messages. Throws UserError for what such a file
-// cannot hold: DoRA, trained base weights, and the adapter of a head that is the embedding.
+// cannot hold: DoRA, layers that read pictures, trained base weights, and the adapter of a head
+// that is the embedding.
 void export_gguf_adapter(const std::filesystem::path& file, const models::Checkpoint& base,
                          const checkpoint::Adapter& adapter, const std::filesystem::path& directory,
                          at::ScalarType type);

@@ -66,9 +66,10 @@ void export_litgpt(const std::filesystem::path& directory, models::Model& model,
 // Makes the folder that a GGUF file goes into. Throws UserError if the file's name is a folder's.
 void make_place_for_gguf(const std::filesystem::path& file);
 
-// One GGUF file with the vocabulary inside. Vectors (norms, biases) are always float32, as GGUF
-// readers expect; `read` may return them so. For a quantized file `read` returns each value in any
-// floating-point type that holds it.
+// A GGUF file with the vocabulary inside, and for a model that sees pictures a second one beside
+// it, files::pictures_file(file), whose matrices are Q8_0 where gguf_type names a mix. Vectors
+// (norms, biases) are always float32, as GGUF readers expect; `read` may return them so. For a
+// quantized file `read` returns each value in any floating-point type that holds it.
 void export_gguf(const std::filesystem::path& file, models::Model& model,
                  const tokenizer::Tokenizer& tokenizer, const ParameterReader& read,
                  const ExportOptions& options);

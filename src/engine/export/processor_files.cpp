@@ -24,13 +24,13 @@ json preprocessor_of(const data::Reading& reads) {
                {"do_rescale", true},          {"rescale_factor", 1.0 / 255},
                {"do_normalize", true},        {"image_mean", reads.image_mean},
                {"image_std", reads.image_std}};
-  constexpr int kLanczos = 1, kBicubic = 3, kTilesAcross = 4;
+  constexpr int kLanczos = 1, kBicubic = 3;
   if (reads.pictures_anywhere)  // `snug` without the file reads the same
     written.update({{"processor_class", "Idefics3Processor"},
                     {"image_processor_type", "Idefics3ImageProcessor"},
                     {"do_image_splitting", true},
                     {"do_pad", true},
-                    {"size", {{"longest_edge", kTilesAcross * reads.image_size}}},
+                    {"size", {{"longest_edge", reads.scaled_side()}}},
                     {"max_image_size", {{"longest_edge", reads.image_size}}},
                     {"resample", kLanczos}});
   else

@@ -45,6 +45,8 @@ constexpr Names kTopNames[] = {
     {"model.norm.weight", "transformer.ln_f.weight", "output_norm.weight"},
     {"model.norm.bias", "", "output_norm.bias"},
     {"lm_head.weight", "lm_head.weight", "output.weight"},
+    {"model.text_model.embed_tokens.weight", "", "token_embd.weight"},
+    {"model.text_model.norm.weight", "", "output_norm.weight"},
     {"gpt_neox.embed_in.weight", "", "token_embd.weight"},
     {"gpt_neox.final_layer_norm.weight", "", "output_norm.weight"},
     {"gpt_neox.final_layer_norm.bias", "", "output_norm.bias"},

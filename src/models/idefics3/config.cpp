@@ -36,7 +36,6 @@ const vision::Config kVision = {.form = kSiglip,
 const decoder::Family& language_family() {
   static const decoder::Family kLanguage = [] {
     decoder::Family family = *decoder::find_family("llama");
-    family.gguf = "";
     family.in_litgpt = false;
     family.names.embedding = "model.text_model.embed_tokens";
     family.names.layers = "model.text_model.layers.";
@@ -118,6 +117,7 @@ Config from_hugging_face(const json& root, const std::string& where) {
   if (config.image_token_id >= config.text.vocab_size)
     throw UserError("{}: image_token_id = {} is outside the vocabulary of {} tokens", where,
                     config.image_token_id, config.text.vocab_size);
+  config.gguf_mlp_exchanged = config.vision.intermediate_size == config.vision.hidden_size;
   check_patches(config, where);
   return config;
 }

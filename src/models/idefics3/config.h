@@ -27,6 +27,9 @@ struct Config {
   decoder::Config text;
   int64_t scale_factor = 2;  // patches a side that become one row
   int32_t image_token_id = 128257;
+  // In GGUF files the MLP's second layer is called ffn_up: llama.cpp's first converter wrote it so,
+  // and its reader takes a file for such a one whose layer of that name is as wide as the model.
+  bool gguf_mlp_exchanged = false;
   nlohmann::json root;  // the whole file, to be written back
 
   // Rows of a picture across, and in all.

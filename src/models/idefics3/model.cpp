@@ -9,6 +9,14 @@ namespace snug::models::idefics3 {
 
 using nlohmann::json;
 
+namespace {
+
+bool is_of_language(const std::string& name) {
+  return name.starts_with("model.text_model.") || name.starts_with("lm_head.");
+}
+
+}  // namespace
+
 std::unique_ptr<Model> make_model(const json& config, const std::string& where,
                                   const files::TensorSource* /*files*/) {
   return std::make_unique<Idefics3Model>(from_hugging_face(config, where));
@@ -69,9 +77,14 @@ std::vector<ModelPart> Idefics3Model::parts() {
 }
 
 Placement Idefics3Model::placement(Layout layout, const nn::Parameter& parameter) const {
-  if (layout != Layout::HuggingFace)
-    throw UserError("{} models are read and written as Hugging Face directories only (--to hf)",
+  if (layout == Layout::LitGpt)
+    throw UserError("{} models are not read or written in LitGPT's layout (--to hf, --to gguf)",
                     config_.family.model_type);
+  if (layout == Layout::Gguf && is_of_language(parameter.name))
+    return language().placement(layout, parameter);
+  if (layout == Layout::Gguf)
+    return {.tensor = gguf_name(config_, parameter.name),
+            .shape = vision_embeddings_->file_shape(parameter)};
   return {.tensor = parameter.name, .shape = vision_embeddings_->file_shape(parameter)};
 }
 
@@ -96,6 +109,7 @@ data::Reading Idefics3Model::reads() const {
           .num_picture_tokens = config_.rows_per_picture(),
           .picture_token = config_.image_token_id,
           .pictures_anywhere = true,
+          .longest_side = pixels().longest_edge,
           .image_mean = pixels().mean,
           .image_std = pixels().std};
 }

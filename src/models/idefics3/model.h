@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "files/weights/gguf/gguf.h"
 #include "files/weights/tensor_source.h"
 #include "models/decoder/units.h"
 #include "models/idefics3/config.h"
@@ -34,6 +35,16 @@ class Connector final : public vision::PictureUnit {
   nn::Linear linear_;
 };
 
+// GGUF files (gguf.cpp). Each throws UserError for what the other side has no place for.
+// `parameter`: of the vision model or the connector.
+std::string gguf_name(const Config& config, const std::string& parameter);
+// Whether the second file belongs to a model of this family.
+bool are_gguf_pictures(const files::GgufFile& pictures);
+std::unique_ptr<Model> model_from_gguf(const files::GgufFile& language,
+                                       const files::GgufFile& pictures);
+void write_gguf_pictures(const Config& config, const vision::Pixels& pixels, int64_t longest_side,
+                         files::GgufWriter& out);
+
 class Idefics3Model final : public vision::PictureModel {
  public:
   explicit Idefics3Model(Config config);
@@ -41,6 +52,15 @@ class Idefics3Model final : public vision::PictureModel {
   std::vector<nn::SplitRow> split() const override { return {}; }
   Placement placement(Layout layout, const nn::Parameter& parameter) const override;
   nlohmann::json hugging_face_config() const override;
+  void write_gguf_config(files::GgufWriter& out) const override {
+    language().write_gguf_config(out);
+  }
+  void write_gguf_pictures_config(files::GgufWriter& out) const override {
+    write_gguf_pictures(config_, pixels(), reads().scaled_side(), out);
+  }
+  std::map<std::string, std::vector<float>> gguf_constants() const override {
+    return language().gguf_constants();
+  }
   data::Reading reads() const override;
   std::vector<ModelPart> parts() override;
   std::vector<HeadCount> head_counts() const override;

@@ -24,6 +24,13 @@ std::array<float, 3> three_numbers(const ConfigFields& fields, const char* key,
           static_cast<float>(values[2])};
 }
 
+// Other forms of "size" are other families'.
+int64_t longest_edge(const json& root, int64_t fallback) {
+  const json size = root.is_object() ? root.value("size", json()) : json();
+  const json edge = size.is_object() ? size.value("longest_edge", json()) : json();
+  return edge.is_number_integer() && edge.get<int64_t>() > 0 ? edge.get<int64_t>() : fallback;
+}
+
 }  // namespace
 
 double deviation(const ConfigFields& fields, double fallback) {
@@ -70,7 +77,13 @@ Pixels read_pixels(const json& root, const std::string& where, Pixels pixels) {
     throw UserError(
         "{}: the file scales pixels by {}; only 1/255 is supported (rescale_factor, do_rescale)",
         where, fields.boolean("do_rescale", true) ? factor : 1.0);
-  if (!fields.boolean("do_normalize", true)) return {.mean = {0, 0, 0}, .std = {1, 1, 1}};
+  pixels.longest_edge = longest_edge(root, pixels.longest_edge);
+  pixels.cuts = fields.boolean("do_image_splitting", pixels.cuts);
+  if (!fields.boolean("do_normalize", true)) {
+    pixels.mean = {0, 0, 0};
+    pixels.std = {1, 1, 1};
+    return pixels;
+  }
   pixels.mean = three_numbers(fields, "image_mean", pixels.mean);
   pixels.std = three_numbers(fields, "image_std", pixels.std);
   for (const float deviation : pixels.std)

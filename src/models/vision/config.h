@@ -47,6 +47,10 @@ struct Config {
 struct Pixels {
   std::array<float, 3> mean{0.48145466F, 0.4578275F, 0.40821073F};
   std::array<float, 3> std{0.26862954F, 0.26130258F, 0.27577711F};
+  // Of a model whose pictures are cut into tiles, for other files that say so. data/pictures reads
+  // the same keys when it prepares pictures.
+  int64_t longest_edge = 0;  // size.longest_edge; 0: the family's
+  bool cuts = true;          // do_image_splitting
 };
 
 // All throw UserError naming the source and the field that is missing or out of range.
@@ -58,7 +62,7 @@ void check_heads(const ConfigFields& fields, int64_t hidden_size, int64_t heads)
 // A config's initializer_range, or `fallback` where it is none to start training from: published
 // configs give 1e-10 for vision models, whose weights are always loaded.
 double deviation(const ConfigFields& fields, double fallback);
-// The mean and deviation of a preprocessor_config.json.
+// What a preprocessor_config.json says of it.
 Pixels read_pixels(const nlohmann::json& json, const std::string& where, Pixels defaults);
 
 }  // namespace snug::models::vision

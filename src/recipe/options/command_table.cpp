@@ -119,7 +119,8 @@ const std::vector<CommandInfo>& command_table() {
        {"convert"},
        "convert a model to another format",
        "Reads and writes Hugging Face and LitGPT directories and GGUF files. Of an adapter it "
-       "writes a GGUF adapter, which llama.cpp loads beside its base.",
+       "writes a GGUF adapter, which llama.cpp loads beside its base. Of a SmolVLM it writes two "
+       "GGUF files, model.gguf and mmproj-model.gguf beside it, which reads the pictures.",
        {"snug convert model.gguf model-hf --to hf",
         "snug convert model-hf model-litgpt --to litgpt",
         "snug convert model-hf model.gguf --to gguf --dtype float16",
@@ -127,6 +128,7 @@ const std::vector<CommandInfo>& command_table() {
         "snug convert model-hf model.gguf --gguf_type Q4_0 --imatrix imatrix.gguf",
         "snug convert model-hf model.gguf --gguf_type Q4_0 --imatrix_data rows.jsonl",
         "snug convert model-hf my-model --to ollama --gguf_type Q4_K_M",
+        "snug convert smolvlm-hf smolvlm.gguf --gguf_type Q8_0",
         "snug convert gemma-3-4b-it gemma-3-4b-text --text_only",
         "snug convert out/finetune/lora/final adapter.gguf"}},
       {Command::Merge,

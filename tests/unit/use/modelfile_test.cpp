@@ -30,7 +30,7 @@ data::PromptStyle chat_style(const std::string& source) {
   return data::PromptStyle::make("chat", encoder);
 }
 
-const ModelfileOptions kOptions{.gguf = "m.gguf", .bos = "<s>", .stops = {"</s>"}};
+const ModelfileOptions kOptions{.gguf = {"m.gguf"}, .bos = "<s>", .stops = {"</s>"}};
 
 TEST(Modelfile, TakesChatTemplatesApart) {
   const json data = read_data("jinja.json");

@@ -54,6 +54,10 @@ class GgufFile : public TensorSource {
  public:
   static std::unique_ptr<GgufFile> open(const std::filesystem::path& path);
 
+  // The metadata of `file` with the tensors of both files, which have no name in common.
+  static std::unique_ptr<GgufFile> join(std::unique_ptr<GgufFile> file,
+                                        std::unique_ptr<GgufFile> other);
+
   // The getters throw UserError with file and key for a value of another type or a missing key
   // without default.
   bool has(std::string_view key) const;
@@ -114,6 +118,14 @@ class GgufWriter {
 };
 
 inline constexpr uint64_t kGgufAlignment = 32;
+
+// A model that sees pictures is two files: the language model, and beside it the vision model and
+// what joins the two, of the architecture "clip".
+inline constexpr std::string_view kPicturesArchitecture = "clip";
+bool is_pictures_tensor(std::string_view name);
+// "models/small.gguf" -> "models/mmproj-small.gguf", as llama.cpp's converter names it.
+std::filesystem::path pictures_file(const std::filesystem::path& language);
+bool names_pictures_file(const std::filesystem::path& path);
 
 // Bytes of one value; 0 for texts and arrays, which have no fixed size.
 uint64_t scalar_bytes(GgufType type);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 #include "base/error.h"
@@ -214,6 +215,39 @@ constexpr std::array<std::pair<uint32_t, const char*>, 15> kRefused = {{
 }};
 
 }  // namespace
+
+std::unique_ptr<GgufFile> GgufFile::join(std::unique_ptr<GgufFile> file,
+                                         std::unique_ptr<GgufFile> other) {
+  const std::string label = file->label() + " and " + other->label();
+  Metadata metadata = std::move(file->metadata_);
+  Parts all = take_apart(std::move(file)), more = take_apart(std::move(other));
+  for (PlacedTensor& tensor : more.tensors) {
+    tensor.file += all.files.size();
+    all.tensors.push_back(std::move(tensor));
+  }
+  std::ranges::move(more.files, std::back_inserter(all.files));
+  auto joined =
+      std::unique_ptr<GgufFile>(new GgufFile(label, std::move(all.files), std::move(all.tensors)));
+  joined->metadata_ = std::move(metadata);  // of bytes that stay mapped
+  return joined;
+}
+
+namespace {
+constexpr std::string_view kPicturesPrefix = "mmproj-";
+}
+
+bool is_pictures_tensor(std::string_view name) {
+  return name.starts_with("v.") || name.starts_with("mm.");
+}
+
+std::filesystem::path pictures_file(const std::filesystem::path& language) {
+  return language.parent_path() / (std::string(kPicturesPrefix) + language.filename().string());
+}
+
+bool names_pictures_file(const std::filesystem::path& path) {
+  const std::string name = path.filename().string();
+  return name.starts_with(kPicturesPrefix) && path.extension() == ".gguf";
+}
 
 uint64_t scalar_bytes(GgufType type) {
   constexpr std::array<uint8_t, 13> kBytes = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};

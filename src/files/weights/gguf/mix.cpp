@@ -54,7 +54,8 @@ bool has_eight_experts(const std::vector<TensorInfo>& tensors) {
 
 bool stays_float32(std::string_view name, size_t num_dimensions) {
   return num_dimensions < 2 || name.ends_with(".bias") || name.ends_with(".ffn_gate_inp.weight") ||
-         name == "position_embd.weight";
+         name == "position_embd.weight" || name == "v.position_embd.weight" ||
+         name == "v.patch_embd.weight";
 }
 
 const GgufMix& gguf_mix(std::string_view name) {

@@ -26,8 +26,8 @@ const GgufMix& gguf_mix(std::string_view name);
 // Whether there is an importance matrix (importance.h).
 enum class Importance { None, Known };
 
-// Vectors, those of experts that are stacked too, routers and GPT-2's positions are float32 in
-// every GGUF file.
+// Vectors, those of experts that are stacked too, routers, GPT-2's positions and the embeddings of
+// a vision model are float32 in every GGUF file.
 bool stays_float32(std::string_view name, size_t num_dimensions);
 
 // The type of each of a file's tensors, which are named as in GGUF.
