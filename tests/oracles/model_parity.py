@@ -86,8 +86,9 @@ DECODERS = {
                                                           partial_rotary_factor=1.0)),
     # As Falcon 7B: all heads share a key, attention and MLP a norm.
     "falcon": FalconConfig(**FALCON),
-    # As Falcon 40B: groups of heads share keys, attention and MLP have a norm each.
-    "falcon-grouped": FalconConfig(**{**FALCON, **GROUPED}),
+    # As Falcon 40B: groups of heads share keys, attention and MLP have a norm each. Sizes that llama.cpp's converter takes
+    # for granted.
+    "falcon-grouped": FalconConfig(**{**FALCON, **GROUPED, "ffn_hidden_size": None, "max_position_embeddings": 2048}),
     # As Falcon2 11B: one norm again, and a head of its own.
     "falcon-shared-norm": FalconConfig(**{**FALCON, **GROUPED}, num_ln_in_parallel_attn=1, tie_word_embeddings=False,
                                        rope_parameters=dict(rope_type="linear", factor=2.0, rope_theta=500042.0)),

@@ -230,6 +230,7 @@ const std::vector<Family>& families() {
                        "use_parallel_residual": true, "attention_bias": true})"},
       {.model_type = "falcon",
        .class_name = "FalconForCausalLM",
+       .gguf = "falcon",
        .fused = true,
        .interleaved = true,
        .layer_norm = true,
