@@ -35,11 +35,13 @@ enum class Layout { HuggingFace, LitGpt, Gguf };
 
 // A file's other order of a parameter's rows. Ours, seen as (groups, a, b, rows of one), are there
 // (groups, b, a, …): rotary rows in pairs (0, 1), (2, 3), … where our heads are two halves, or all
-// heads' queries first where each of our heads has its q, k and v.
+// heads' queries first where each of our heads has its q, k and v. Where a key has several queries,
+// the `first` of its b count as one: the file has a · first of them, then a of each of the others.
 struct RowOrder {
   int64_t groups = 0;  // 0: the order is ours
   int64_t a = 1;
   int64_t b = 1;
+  int64_t first = 1;
 
   bool differs() const { return groups > 0; }
 };

@@ -1,6 +1,7 @@
 // Loads a checkpoint's tensors into a model's parameters, and quantizes those that are marked so.
 // SPDX-License-Identifier: Apache-2.0
 #include <ATen/Parallel.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <fmt/ranges.h>
 
@@ -33,7 +34,12 @@ files::DType dtype_of(at::ScalarType type) {
 void restore_order(const RowOrder& order, const at::Tensor& value) {
   if (!order.differs()) return;
   const at::Tensor flat = value.detach();
-  flat.copy_(in_order({order.groups, order.b, order.a}, flat));
+  const at::Tensor in_file = flat.view({order.groups, order.a * order.b, -1});
+  const int64_t firsts = order.a * order.first, others = order.b - order.first;
+  const at::Tensor first = in_file.narrow(1, 0, firsts).unflatten(1, {order.a, order.first});
+  const at::Tensor rest =
+      in_file.narrow(1, firsts, order.a * others).unflatten(1, {others, order.a}).transpose(1, 2);
+  flat.copy_(at::cat({first, rest}, 2).view_as(flat));
 }
 
 int64_t num_tensors(const Placement& place) { return place.second_half.empty() ? 1 : 2; }
@@ -54,6 +60,21 @@ std::vector<int64_t> shape_of_stack(const nn::Parameter& parameter, const Placem
   return shape;
 }
 
+// The same of a slice that has some of our a, which the file has in sections.
+std::vector<nn::ElementRange> ranges_in_sections(const nn::Parameter& parameter,
+                                                 const RowOrder& order) {
+  const std::vector<int64_t>& whole = parameter.whole_shape();
+  const int64_t elements =
+      std::accumulate(whole.begin(), whole.end(), int64_t{1}, std::multiplies<>());
+  const int64_t one = elements / (order.a * order.b);
+  const int64_t begin = parameter.slice->begin * order.a / whole[0];
+  const int64_t count = parameter.shape[0] * order.a / whole[0];
+  std::vector<nn::ElementRange> all;
+  for (int64_t before = 0, width = order.first; before < order.b; before += width, width = 1)
+    all.push_back({(before * order.a + begin * width) * one, count * width * one});
+  return all;
+}
+
 // The parameter's ranges of elements in the file's tensor, row-major; of two tensors in both, one
 // behind the other.
 std::vector<nn::ElementRange> ranges_in_file(const nn::Parameter& parameter,
@@ -68,9 +89,7 @@ std::vector<nn::ElementRange> ranges_in_file(const nn::Parameter& parameter,
                               .whole = shape_in_file(parameter, place),
                               .sections = parameter.slice->sections};
   } else if (parameter.slice && parameter.slice->dim == 0 && place.order.groups == 1) {
-    // Some of our a, which the file has b times.
-    in_file.slice->sections = place.order.b;
-    in_file.slice->begin /= place.order.b;
+    return ranges_in_sections(parameter, place.order);
   }
   return in_file.ranges();
 }
@@ -378,10 +397,10 @@ void load(const nn::Parameter& parameter, const Checkpoint& checkpoint) {
 
 at::Tensor in_order(const RowOrder& order, const at::Tensor& value) {
   if (!order.differs()) return value;
-  return value.view({order.groups, order.a, order.b, -1})
-      .transpose(1, 2)
-      .contiguous()
-      .view_as(value);
+  const at::Tensor ours = value.view({order.groups, order.a, order.b, -1});
+  const at::Tensor first = ours.narrow(2, 0, order.first).flatten(1, 2);
+  const at::Tensor rest = ours.narrow(2, order.first, order.b - order.first).transpose(1, 2);
+  return at::cat({first, rest.flatten(1, 2)}, 1).view_as(value);
 }
 
 void expect_weights(Checkpoint& checkpoint, const std::vector<nn::Parameter*>& parameters) {

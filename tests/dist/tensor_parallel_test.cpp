@@ -98,6 +98,18 @@ std::vector<Case> cases() {
          r.lora = {.enabled = true, .r = 4, .dropout = 0.3, .use_dora = true};
          r.lora.projection = r.lora.mlp = true;
        }},
+      {"queries beside the key they share, two norms of one input",
+       "falcon-grouped",
+       {{"num_kv_heads", 4}}},
+      {"those with one norm, own head", "falcon-shared-norm", {{"num_kv_heads", 4}}},
+      {"those one after the other, biases", "falcon-serial", kAsItIs},
+      {"adapters with magnitudes beside them",
+       "falcon-grouped",
+       {{"num_kv_heads", 4}},
+       [](recipe::Recipe& r) {
+         r.lora = {.enabled = true, .r = 4, .dropout = 0.3, .use_dora = true};
+         r.lora.projection = r.lora.mlp = true;
+       }},
       {"uneven vocabulary", "llama", {{"num_key_value_heads", 4}, {"vocab_size", 98}}},
       {"uneven vocabulary, tied head", "qwen2", {{"num_key_value_heads", 4}, {"vocab_size", 99}}},
       {"checkpointing", "llama-bias", kAsItIs,

@@ -23,6 +23,7 @@ DATA = Path(__file__).resolve().parents[1] / "data"
 MODELS = {"gpt-oss": ("GptOssForCausalLM", "formats/mxfp4"),
           "gpt-neox": ("GPTNeoXForCausalLM", "parity/gpt-neox"),
           "stablelm": ("StableLmForCausalLM", "parity/stablelm"),
+          "falcon": ("FalconForCausalLM", "parity/falcon-grouped"),
           "gpt2": ("GPT2LMHeadModel", "parity/gpt2"),
           "ministral3": ("Ministral3ForCausalLM", "parity/ministral3")}
 

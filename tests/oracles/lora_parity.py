@@ -28,6 +28,7 @@ from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM
 
 LINEAR = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+NEOX = ["query_key_value", "dense", "dense_h_to_4h", "dense_4h_to_h"]
 EXPERTS = ["mlp.experts.gate_up_proj", "mlp.experts.down_proj"]
 # name: (model, arguments of LoraConfig, learning rate of B over that of A, format of the base)
 CASES = {
@@ -49,10 +50,13 @@ CASES = {
                                             target_modules=["c_attn", "c_proj"]), 1, None),
     # Fused layers, a head's q, k and v side by side, windows and caps.
     "fused": ("phi3", dict(r=4, lora_alpha=8, target_modules=["qkv_proj", "o_proj", "gate_up_proj", "down_proj"]), 1, None),
-    "interleaved-dora": ("gpt-neox", dict(r=4, lora_alpha=8, use_dora=True,
-                                          target_modules=["query_key_value", "dense", "dense_h_to_4h", "dense_4h_to_h"]), 1, None),
-    "nf4-interleaved": ("gpt-neox", dict(r=4, lora_alpha=8, target_modules=[
-        "query_key_value", "dense", "dense_h_to_4h", "dense_4h_to_h"]), 1, "nf4"),
+    "interleaved-dora": ("gpt-neox", dict(r=4, lora_alpha=8, use_dora=True, target_modules=NEOX), 1, None),
+    "nf4-interleaved": ("gpt-neox", dict(r=4, lora_alpha=8, target_modules=NEOX), 1, "nf4"),
+    "shared-key": ("falcon", dict(r=4, lora_alpha=8, target_modules=NEOX), 1, None),
+    "nf4-shared-key-dora": ("falcon", dict(r=4, lora_alpha=8, use_dora=True, target_modules=NEOX), 1, "nf4"),
+    "grouped-dora": ("falcon-grouped", dict(r=4, lora_alpha=8, use_dora=True, target_modules=NEOX), 1, None),
+    "nf4-grouped": ("falcon-grouped", dict(r=4, lora_alpha=8, target_modules=NEOX), 1, "nf4"),
+    "int8-shared-norm": ("falcon-shared-norm", dict(r=4, lora_alpha=8, target_modules=NEOX), 1, "int8"),
     "partly-rotated": ("stablelm", dict(r=4, lora_alpha=8, target_modules=LINEAR), 1, None),
     "nf4-partly-rotated": ("stablelm", dict(r=4, lora_alpha=8, target_modules=LINEAR), 1, "nf4"),
     "nf4-no-rotary": ("smollm3", dict(r=4, lora_alpha=8, target_modules=LINEAR), 1, "nf4"),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 from parity_case import BATCH, jitter, ragged, write_case
-from transformers import (AutoModelForCausalLM, Exaone4Config, Gemma2Config, Gemma3TextConfig, GPT2Config, GPTNeoXConfig, GptOssConfig, GraniteConfig, Ministral3Config, MinistralConfig, MixtralConfig,
+from transformers import (AutoModelForCausalLM, Exaone4Config, FalconConfig, Gemma2Config, Gemma3TextConfig, GPT2Config, GPTNeoXConfig, GptOssConfig, GraniteConfig, Ministral3Config, MinistralConfig, MixtralConfig,
                           Olmo2Config, Olmo3Config, OlmoeConfig, OPTConfig, Phi3Config,
                           Qwen3Config, Qwen3MoeConfig, SmolLM3Config, StableLmConfig, Starcoder2Config, T5Config, T5ForConditionalGeneration)
 
@@ -31,6 +31,9 @@ SMALL = dict(vocab_size=VOCABULARY, hidden_size=32, intermediate_size=48, num_hi
 BALANCED = dict(output_router_logits=True, router_aux_loss_coef=0.5)
 NEOX = dict(vocab_size=VOCABULARY, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
             max_position_embeddings=128, initializer_range=0.2, bos_token_id=2, eos_token_id=2)
+FALCON = dict(vocab_size=VOCABULARY, hidden_size=32, ffn_hidden_size=48, num_hidden_layers=2, num_attention_heads=4,
+              max_position_embeddings=128, initializer_range=0.2, bos_token_id=2, eos_token_id=2)
+GROUPED = dict(new_decoder_architecture=True, num_attention_heads=8, num_kv_heads=2)
 DECODERS = {
     "gpt2": GPT2Config(**GPT2),
     # minGPT's: a head of its own; and what else a config may say.
@@ -81,6 +84,16 @@ DECODERS = {
     "gpt-neox-serial": GPTNeoXConfig(**NEOX, use_parallel_residual=False, attention_bias=False, hidden_act="gelu_new", tie_word_embeddings=True,
                                      rope_parameters=dict(rope_type="linear", factor=2.0, rope_theta=500.0,
                                                           partial_rotary_factor=1.0)),
+    # As Falcon 7B: all heads share a key, attention and MLP a norm.
+    "falcon": FalconConfig(**FALCON),
+    # As Falcon 40B: groups of heads share keys, attention and MLP have a norm each. Sizes that llama.cpp's converter takes
+    # for granted.
+    "falcon-grouped": FalconConfig(**{**FALCON, **GROUPED, "ffn_hidden_size": None, "max_position_embeddings": 2048}),
+    # As Falcon2 11B: one norm again, and a head of its own.
+    "falcon-shared-norm": FalconConfig(**{**FALCON, **GROUPED}, num_ln_in_parallel_attn=1, tie_word_embeddings=False,
+                                       rope_parameters=dict(rope_type="linear", factor=2.0, rope_theta=500042.0)),
+    # One after the other, with biases, each head with its own key.
+    "falcon-serial": FalconConfig(**FALCON, parallel_attn=False, bias=True, multi_query=False),
     # With dropout, as its published models.
     "starcoder2": Starcoder2Config(**SMALL, sliding_window=7, attention_dropout=0.1, residual_dropout=0.1,
                                    embedding_dropout=0.1),
@@ -150,7 +163,7 @@ def write_decoder(name, folder):
                lambda m, rows: m(input_ids=ids[rows].clamp(min=0), attention_mask=(ids[rows] >= 0).long(),
                                  labels=labels[rows]),
                lambda m, row, tokens: m(input_ids=torch.tensor([tokens])).logits[0, -1],
-               ids[:PROMPTS, :PROMPT], keep=("norm", "q_proj", "ln_"),
+               ids[:PROMPTS, :PROMPT], keep=("norm", "q_proj", "ln_", "self_attention.query_key_value"),
                ours=lambda key, value: as_in_files(model.config.model_type, key, value))
 
 

@@ -101,6 +101,14 @@ def split_bpe(pattern, normalizer, ignore_merges, bos):
     return tokenizer
 
 
+def falcon():
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Punctuation("contiguous"), pre_tokenizers.ByteLevel(add_prefix_space=False),
+                                                       pre_tokenizers.Digits(individual_digits=False), pre_tokenizers.Split(Regex("[0-9][0-9][0-9]"), "isolated")])
+    tokenizer.decoder = decoders.ByteLevel()
+    return train(tokenizer, bpe_trainer(900, ["<|endoftext|>"]))
+
+
 def byte_tokens():
     return [f"<0x{b:02X}>" for b in range(256)]
 
@@ -213,6 +221,7 @@ def main():
         "llama3": split_bpe(LLAMA3, None, True, bos=True),
         "o200k": split_bpe(O200K, None, True, bos=False),
         "qwen2": split_bpe(QWEN2, normalizers.NFC(), False, bos=False),
+        "falcon": falcon(),
         "llama2": llama2(metaspace=False),
         "mistral": llama2(metaspace=True),
         "t5": unigram(),

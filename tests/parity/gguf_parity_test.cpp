@@ -226,6 +226,7 @@ INSTANTIATE_TEST_SUITE_P(Models, ConvertedGguf,
                          testing::Values(Converted{"gpt-oss", "formats/mxfp4"},
                                          Converted{"gpt-neox", "parity/gpt-neox"},
                                          Converted{"stablelm", "parity/stablelm"},
+                                         Converted{"falcon", "parity/falcon-grouped"},
                                          Converted{"gpt2", "parity/gpt2"},
                                          Converted{"ministral3", "parity/ministral3"}),
                          [](const auto& info) {

@@ -17,12 +17,43 @@ namespace {
 using nlohmann::json;
 
 // Names that some families have for what others call otherwise.
-constexpr std::array<std::pair<const char*, const char*>, 4> kAliases = {{
+constexpr std::array<std::pair<const char*, const char*>, 9> kAliases = {{
     {"layer_norm_eps", "rms_norm_eps"},
+    {"layer_norm_epsilon", "rms_norm_eps"},
     {"norm_epsilon", "rms_norm_eps"},
     {"rotary_pct", "partial_rotary_factor"},
     {"rotary_emb_base", "rope_theta"},
+    {"activation", "hidden_act"},
+    {"bias", "use_bias"},
+    {"ffn_hidden_size", "intermediate_size"},
+    {"parallel_attn", "use_parallel_residual"},
 }};
+
+// What Falcon's flags say of a block's heads and norms.
+void read_falcon(Config& c, const std::string& where) {
+  if (!c.json.contains("new_decoder_architecture")) return;
+  const ConfigFields fields(c.json, where);
+  if (fields.boolean("alibi", false))
+    throw UserError(
+        "{}: alibi = true, as Falcon-RW has it, is not supported: attention here has no biases by "
+        "distance; Falcon models with rotary embeddings (7B, 11B, 40B, 180B) are",
+        where);
+  if (c.attention_dropout != 0)
+    throw UserError(
+        "{}: attention_dropout = {} of a falcon model is not supported: what it drops depends on "
+        "the kind of attention in transformers; set it to 0",
+        where, c.attention_dropout);
+  const bool grouped = fields.boolean("new_decoder_architecture", false);
+  const bool multi_query = fields.boolean("multi_query", true);
+  const int64_t norms = fields.integer_between("num_ln_in_parallel_attn", 1, 2, grouped ? 2 : 1);
+  if (grouped ? !c.parallel_residual : c.parallel_residual && norms == 2)
+    throw UserError(
+        "{}: new_decoder_architecture = {}, parallel_attn = {} and num_ln_in_parallel_attn = {}: "
+        "transformers has no such block; the new one is parallel, the other then has one norm",
+        where, grouped, c.parallel_residual, norms);
+  c.shared_norm = c.parallel_residual && norms == 1;
+  c.json["num_key_value_heads"] = grouped ? c.json["num_kv_heads"] : multi_query ? json(1) : json();
+}
 
 // 1 for each layer that rotates.
 std::vector<int64_t> rotating_layers(json& config, int64_t layers, const std::string& where) {
@@ -122,7 +153,10 @@ void read_sizes(Config& c, const std::string& where) {
   const ConfigFields fields(c.json, where);
   c.vocab_size = fields.integer_between("vocab_size", 1, int64_t{1} << 24);
   c.hidden_size = fields.integer_between("hidden_size", 1, int64_t{1} << 20);
-  c.intermediate_size = fields.integer_between("intermediate_size", 1, int64_t{1} << 22);
+  std::optional<int64_t> usual_intermediate_size;
+  if (c.json.contains("ffn_hidden_size")) usual_intermediate_size = 4 * c.hidden_size;
+  c.intermediate_size =
+      fields.integer_between("intermediate_size", 1, int64_t{1} << 22, usual_intermediate_size);
   c.num_hidden_layers = fields.integer_between("num_hidden_layers", 1, 4096);
   c.num_attention_heads = fields.integer_between("num_attention_heads", 1, 4096);
   c.num_key_value_heads = fields.integer_between("num_key_value_heads", 1, c.num_attention_heads,
@@ -130,13 +164,14 @@ void read_sizes(Config& c, const std::string& where) {
   c.head_dim = fields.integer_between("head_dim", 1, 256, c.hidden_size / c.num_attention_heads);
   c.max_position_embeddings =
       fields.integer_between("max_position_embeddings", 1, int64_t{1} << 26);
-  if (c.family->interleaved && (c.num_key_value_heads != c.num_attention_heads ||
+  const bool may_share = c.json.contains("num_kv_heads");
+  if (c.family->interleaved && ((c.num_key_value_heads != c.num_attention_heads && !may_share) ||
                                 c.head_dim * c.num_attention_heads != c.hidden_size))
-    throw UserError(
-        "{}: the heads of a {} model have no num_key_value_heads or head_dim of their own", where,
-        c.family->model_type);
+    throw UserError("{}: the heads of a {} model have no {}head_dim of their own", where,
+                    c.family->model_type, may_share ? "" : "num_key_value_heads or ");
   c.rotary_dim = static_cast<int64_t>(static_cast<double>(c.head_dim) *
                                       fields.number("partial_rotary_factor", 1.0));
+  c.json["intermediate_size"] = c.intermediate_size;
   c.json["num_key_value_heads"] = c.num_key_value_heads;
   c.json["head_dim"] = c.head_dim;
   if (c.num_attention_heads % c.num_key_value_heads != 0)
@@ -254,6 +289,7 @@ Config read_config(const json& file, const std::string& where) {
   c.parallel_residual = fields.boolean("use_parallel_residual", false);
   fields.ids("bos_token_id");
   c.eos_token_ids = fields.ids("eos_token_id");
+  read_falcon(c, where);
   read_sizes(c, where);
   read_constants(c, where);
   read_layers(c, where);
@@ -261,6 +297,10 @@ Config read_config(const json& file, const std::string& where) {
   // Where it is null, transformers 4 would compute with it.
   if (!fields.has("original_max_position_embeddings"))
     c.json.erase("original_max_position_embeddings");
+  // Falcon's class has a property of this name, which it cannot set, and a key of its own for
+  // heads.
+  if (c.json.contains("num_kv_heads"))
+    for (const char* key : {"head_dim", "num_key_value_heads"}) c.json.erase(key);
   for (const auto& [theirs, ours] : kAliases)
     if (c.json.contains(theirs)) {
       c.json[theirs] = c.json[ours];

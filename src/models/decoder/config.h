@@ -57,6 +57,7 @@ struct Config {
   bool output_bias = false;  // of the attention's output projection
   bool mlp_bias = false;
   bool parallel_residual = false;  // attention and MLP both read the block's input
+  bool shared_norm = false;        // and that through the same norm
   double initializer_range = 0;
   double attention_dropout = 0;
   double residual_dropout = 0;  // of what attention and MLP add

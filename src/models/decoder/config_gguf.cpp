@@ -32,6 +32,7 @@ constexpr Key kKeys[] = {
     {"context_length", "max_position_embeddings", Kind::Count},
     {"embedding_length", "hidden_size", Kind::Count},
     {"feed_forward_length", "intermediate_size", Kind::Count},
+    {"feed_forward_length", "ffn_hidden_size", Kind::Count},
     {"expert_count", "num_experts", Kind::Count},
     {"expert_count", "num_local_experts", Kind::Count},
     {"expert_used_count", "num_experts_per_tok", Kind::Count},
@@ -43,6 +44,7 @@ constexpr Key kKeys[] = {
     {"attention.layer_norm_rms_epsilon", "rms_norm_eps", Kind::Number},
     {"attention.layer_norm_epsilon", "norm_epsilon", Kind::Number},
     {"attention.layer_norm_epsilon", "layer_norm_eps", Kind::Number},
+    {"attention.layer_norm_epsilon", "layer_norm_epsilon", Kind::Number},
     {"use_parallel_residual", "use_parallel_residual", Kind::Flag},
     {"rope.freq_base", "rope_theta", Kind::Number},
     {"rope.freq_base", "rotary_emb_base", Kind::Number},
@@ -99,6 +101,17 @@ void read_tensors(const files::GgufFile& file, json& config) {
   for (const char* key : {"attention_bias", "use_bias", "use_qkv_bias"})
     if (config.contains(key)) config[key] = has_bias;
   if (config.contains("mlp_bias")) config["mlp_bias"] = file.find("blk.0.ffn_gate.bias") != nullptr;
+}
+
+// Falcon's kind is in no key: the number of keys and that of norms tell.
+void read_falcon(const files::GgufFile& file, json& config) {
+  if (!config.contains("num_kv_heads")) return;
+  const int64_t keys = file.integer(key_of(file, "attention.head_count_kv"), 1);
+  const bool has_two_norms = file.find("blk.0.attn_norm_2.weight") != nullptr;
+  const bool is_grouped = keys > 1 || has_two_norms;
+  config["new_decoder_architecture"] = is_grouped;
+  if (is_grouped) config["num_ln_in_parallel_attn"] = has_two_norms ? 2 : 1;
+  config["num_kv_heads"] = is_grouped ? json(keys) : config["num_attention_heads"];
 }
 
 void read_token_ids(const files::GgufFile& file, json& config) {
@@ -159,12 +172,15 @@ const std::vector<Granted>& granted() {
       {"gptneox", "attention_bias", true},
       {"gptneox", "tie_word_embeddings", false},
       {"stablelm", "tie_word_embeddings", false},
+      {"falcon", "parallel_attn", true},
+      {"falcon", "bias", false},
   };
   return all;
 }
 
 void check_granted(const Config& c) {
-  const std::string usual = default_config(*c.family)["hidden_act"];
+  const json defaults = default_config(*c.family);
+  const std::string usual = defaults.value("activation", defaults["hidden_act"]);
   if (c.activation != ops::activation_of(usual, "hidden_act"))
     throw UserError(
         "a GGUF file of a {} model cannot say that its activation is not {}; write a Hugging Face "
@@ -257,6 +273,7 @@ Config from_gguf(const files::GgufFile& file, std::set<std::string_view> others)
   if (config.contains("query_pre_attn_scalar"))
     config["query_pre_attn_scalar"] = usual_query_scalar(config);
   read_tensors(file, config);
+  read_falcon(file, config);
   read_token_ids(file, config);
   config["rope_scaling"] = gguf_rope_scaling(file, family, config);
   return read_config(config, file.describe());
@@ -293,6 +310,7 @@ void to_gguf(const Config& c, files::GgufWriter& out) {
   const auto count = [&](const char* name, int64_t value) {
     out.set_u32(gguf_key(*c.family, name), static_cast<uint32_t>(value));
   };
+  if (c.json.contains("num_kv_heads")) count("attention.head_count_kv", c.num_key_value_heads);
   if (!usual_heads) count("attention.value_length", c.head_dim);
   count("rope.dimension_count", c.rotary_dim);
   count("vocab_size", c.vocab_size);

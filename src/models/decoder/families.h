@@ -27,6 +27,9 @@ struct WeightNames {
   const char* layers = "model.layers.";
   const char* qkv = "self_attn.qkv_proj";  // of a fused family; else q_proj and so on beside it
   const char* output = "self_attn.o_proj";
+  // Norms of a block whose attention and MLP both read its input, each through a norm of its own.
+  const char* attention_norm = "input_layernorm";
+  const char* mlp_norm = "post_attention_layernorm";
   const char* up = "mlp.gate_up_proj";  // of a fused family
   const char* down = "mlp.down_proj";
   // Of a mixture of experts: the router; the experts, "<experts>.0." and so on, and their layers.
@@ -51,11 +54,12 @@ struct Family {
   QkNorm qk_norm = QkNorm::None;
   bool unit_offset = false;  // norms multiply by 1 + weight
   bool fused = false;        // one layer for q, k and v, and one for gate and up
-  bool interleaved = false;  // the fused layer has each head's q, k and v side by side
-  bool layer_norm = false;   // layer norms with biases in place of RMSNorms
-  bool gated = true;         // the MLP has a gate
-  bool mlp_bias = false;     // the MLP's layers have biases, whatever the config says
-  bool sinks = false;        // attention has a learned sink for each head
+  // The fused layer has each key-value head's queries, its key and its value side by side.
+  bool interleaved = false;
+  bool layer_norm = false;  // layer norms with biases in place of RMSNorms
+  bool gated = true;        // the MLP has a gate
+  bool mlp_bias = false;    // the MLP's layers have biases, whatever the config says
+  bool sinks = false;       // attention has a learned sink for each head
   // Of each expert gate and up are one layer, and files have one tensor for all experts; every
   // layer and the router have biases, and the gate is clamped.
   bool fused_experts = false;

@@ -33,6 +33,10 @@ constexpr Names kLayerNames[] = {
     {"self_attn.sinks", "", "attn_sinks.weight"},
     {"attention.query_key_value", "", "attn_qkv"},
     {"attention.dense", "", "attn_output"},
+    {"self_attention.query_key_value", "", "attn_qkv"},
+    {"self_attention.dense", "", "attn_output"},
+    {"ln_attn", "", "attn_norm_2"},
+    {"ln_mlp", "", "attn_norm"},
     {"mlp.dense_h_to_4h", "", "ffn_up"},
     {"mlp.dense_4h_to_h", "", "ffn_down"},
     {"self_attn.qkv_proj", "", "attn_qkv"},
@@ -51,6 +55,9 @@ constexpr Names kTopNames[] = {
     {"gpt_neox.final_layer_norm.weight", "", "output_norm.weight"},
     {"gpt_neox.final_layer_norm.bias", "", "output_norm.bias"},
     {"embed_out.weight", "", "output.weight"},
+    {"transformer.word_embeddings.weight", "", "token_embd.weight"},
+    {"transformer.ln_f.weight", "", "output_norm.weight"},
+    {"transformer.ln_f.bias", "", "output_norm.bias"},
 };
 
 const char* name_in(Layout layout, const Names& names) {
@@ -145,8 +152,9 @@ Placement DecoderModel::placement(Layout layout, const nn::Parameter& parameter)
                   .added = added};
   const bool is_q = rest == "self_attn.q_proj", is_k = rest == "self_attn.k_proj";
   if (layout == Layout::Gguf) {
+    const int64_t kv = config_.num_key_value_heads, queries = config_.num_attention_heads / kv;
     if (config_.family->interleaved && rest == config_.family->names.qkv)
-      place.order = {1, config_.num_attention_heads, 3};
+      place.order = {1, kv, queries + 2, queries};
     if (config_.family->gguf_rows == GgufRows::Paired && (is_q || is_k))
       place.order =
           pairs(is_q ? config_.num_attention_heads : config_.num_key_value_heads, parameter);

@@ -78,12 +78,25 @@ std::vector<at::Tensor> project(const at::Tensor& x, const std::vector<nn::Linea
   return at::split_with_sizes(outputs[0], parts, 1);
 }
 
-// (N, H of q, k and v of d each) -> q, k and v (N, H d): rotation and attention want heads side by
-// side.
-std::vector<at::Tensor> by_parts(const at::Tensor& x, int64_t head_dim) {
-  const int64_t heads = x.size(1) / (3 * head_dim);
-  return at::split(x.view({-1, heads, 3, head_dim}).transpose(1, 2).reshape(x.sizes()),
-                   heads * head_dim, 1);
+// (N, K of H / K queries, a key and a value of d each) -> q (N, H d), k and v (N, K d): rotation
+// and attention want heads side by side.
+std::vector<at::Tensor> by_parts(const at::Tensor& x, int64_t queries_per_key, int64_t head_dim) {
+  const int64_t width = (queries_per_key + 2) * head_dim;
+  const at::Tensor groups = x.view({x.size(0), x.size(1) / width, width});
+  std::vector<at::Tensor> parts =
+      at::split_with_sizes(groups, {queries_per_key * head_dim, head_dim, head_dim}, 2);
+  for (at::Tensor& part : parts) part = part.flatten(1);
+  return parts;
+}
+
+// The names of the norms before attention and before the MLP.
+const char* norm_of_attention(const Config& c) {
+  return c.parallel_residual && !c.shared_norm ? c.family->names.attention_norm : "input_layernorm";
+}
+
+const char* norm_of_mlp(const Config& c) {
+  if (c.family->norms != Norms::Before) return "pre_feedforward_layernorm";
+  return c.parallel_residual ? c.family->names.mlp_norm : "post_attention_layernorm";
 }
 
 }  // namespace
@@ -143,13 +156,12 @@ Block::Block(const Config& c, int64_t layer, const Rope* rope)
       layer_(layer),
       rope_(rope),
       name_(c.family->names.layers + std::to_string(layer) + "."),
-      before_attention_(block_norm(c, c.family->norms != Norms::After, name_ + "input_layernorm")),
+      before_attention_(
+          block_norm(c, c.family->norms != Norms::After, name_ + norm_of_attention(c))),
       after_attention_(
           block_norm(c, c.family->norms != Norms::Before, name_ + "post_attention_layernorm")),
       before_mlp_(
-          block_norm(c, c.family->norms != Norms::After,
-                     name_ + (c.family->norms == Norms::Before ? "post_attention_layernorm"
-                                                               : "pre_feedforward_layernorm"))),
+          block_norm(c, c.family->norms != Norms::After && !c.shared_norm, name_ + norm_of_mlp(c))),
       after_mlp_(
           block_norm(c, c.family->norms != Norms::Before, name_ + "post_feedforward_layernorm")),
       qkv_(qkv_layers(c, name_)),
@@ -206,7 +218,7 @@ at::Tensor Block::attend(const at::Tensor& x, const nn::Batch& batch, const nn::
   const Layer& layer = config_.layers[static_cast<size_t>(layer_)];
   const int64_t q = config_.num_attention_heads, kv = config_.num_key_value_heads;
   std::vector<at::Tensor> qkv = config_.family->interleaved
-                                    ? by_parts(project(x, qkv_, {1}, batch, pass)[0], d)
+                                    ? by_parts(project(x, qkv_, {1}, batch, pass)[0], q / kv, d)
                                     : project(x, qkv_, {q, kv, kv}, batch, pass);
   if (q_norm_) qkv[0] = q_norm_->forward_heads(qkv[0]);
   if (k_norm_) qkv[1] = k_norm_->forward_heads(qkv[1]);
@@ -254,12 +266,13 @@ nn::State Block::forward(const nn::State& input, const nn::Batch& batch, const n
   };
   at::Tensor read = hidden;
   if (before_attention_) std::tie(hidden, read) = before_attention_->forward_beside(hidden);
+  at::Tensor x = config_.shared_norm ? read : at::Tensor();
   at::Tensor added = attend(std::exchange(read, {}), batch, pass);
   added = scaled(normed(after_attention_, added));
-  at::Tensor sum, x;
+  at::Tensor sum;
   if (config_.parallel_residual) {
     sum = at::add(hidden, added);
-    x = before_mlp_->forward(hidden);
+    if (before_mlp_) x = before_mlp_->forward(hidden);
   } else if (before_mlp_) {
     std::tie(sum, x) = before_mlp_->forward_sum(hidden, added);
   } else {
@@ -334,8 +347,10 @@ std::vector<nn::SplitRow> DecoderModel::split() const {
                                    {"down_proj", nn::by_columns()},
                                    {"lm_head", nn::by_rows()},
                                    {"embed_in", nn::by_rows()},
+                                   {"word_embeddings", nn::by_rows()},
                                    {"query_key_value", nn::by_rows()},
                                    {"attention.dense", nn::by_columns()},
+                                   {"self_attention.dense", nn::by_columns()},
                                    {"c_fc", nn::by_rows()},
                                    {"c_proj", nn::by_columns()},
                                    {"dense_h_to_4h", nn::by_rows()},
@@ -348,10 +363,11 @@ std::vector<nn::SplitRow> DecoderModel::split() const {
   return all;
 }
 
-// A layer of q, k and v is split by thirds.
+// A layer of q, k and v is split by thirds, or into whole groups of heads that share a key.
 std::vector<HeadCount> DecoderModel::head_counts() const {
   std::vector<HeadCount> counts = Model::head_counts();
-  if (config_.family->fused && config_.num_attention_heads != config_.num_key_value_heads)
+  if (config_.family->fused && !config_.family->interleaved &&
+      config_.num_attention_heads != config_.num_key_value_heads)
     counts.push_back({"layer of queries, keys and values in unequal parts", 1});
   if (config_.num_experts > 0)
     counts.push_back({"mixture of experts in a block, which tensor parallelism does not split", 1});

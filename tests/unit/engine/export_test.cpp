@@ -142,7 +142,9 @@ INSTANTIATE_TEST_SUITE_P(Kinds, EachModel,
                                          "mistral", "qwen2", "qwen3", "granite", "olmo2", "olmo3",
                                          "exaone4-full", "starcoder2", "phi3", "phi3-longrope",
                                          "gemma2", "gemma3", "mixtral", "olmoe", "qwen3-moe",
-                                         "gpt-oss", "gpt-neox", "stablelm", "ministral3", "gpt2"),
+                                         "gpt-oss", "gpt-neox", "stablelm", "falcon",
+                                         "falcon-grouped", "falcon-shared-norm", "ministral3",
+                                         "gpt2"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::erase(name, '-');
@@ -339,9 +341,9 @@ TEST_F(Exported, RotaryScalingThatNoOneReadsInAGgufFileIsRefused) {
   }
 }
 
-// Of "gpt2-untied" and "gpt-neox-serial" the activation.
+// Of "gpt2-untied" and "gpt-neox-serial" the activation, of "falcon-serial" the block.
 TEST_F(Exported, FamiliesWithoutAGgufFormAreRefused) {
-  for (const char* kind : {"ministral", "gpt2-untied", "gpt-neox-serial"}) {
+  for (const char* kind : {"ministral", "gpt2-untied", "gpt-neox-serial", "falcon-serial"}) {
     make(kind);
     EXPECT_THROW(export_gguf(folder_ / "m.gguf", *model_, *tokenizer_, resident_value, options_),
                  UserError);

@@ -241,15 +241,18 @@ TEST_F(CutModel, ReadsItsSlicesFromEveryLayout) {
   }
 }
 
-// A GGUF file has all queries of a GPT-NeoX, then all keys and all values.
-TEST_F(CutModel, TakesItsHeadsOfAGptNeoxFromGguf) {
-  json config = json::parse(read_file(kData / "parity/gpt-neox/config.json"));
-  config["vocab_size"] = 304;
-  write_file_atomically(folder_ / "config.json", config.dump());
-  const auto whole = make_filled();
-  const auto tokenizer = tokenizer::Tokenizer::from_directory(kData / "system/tiny");
-  export_gguf(folder_ / "model.gguf", *whole, *tokenizer, resident_value, {.dtype = at::kFloat});
-  expect_slices(*whole, folder_ / "model.gguf");
+// A GGUF file has all queries of a GPT-NeoX or a Falcon, then all keys and all values.
+TEST_F(CutModel, TakesItsHeadsOfAnInterleavedLayerFromGguf) {
+  for (const char* shape : {"gpt-neox", "falcon-grouped"}) {
+    json config = json::parse(read_file(kData / "parity" / shape / "config.json"));
+    config["vocab_size"] = 304;
+    if (config.contains("num_kv_heads")) config["num_kv_heads"] = 4;
+    write_file_atomically(folder_ / "config.json", config.dump());
+    const auto whole = make_filled();
+    const auto tokenizer = tokenizer::Tokenizer::from_directory(kData / "system/tiny");
+    export_gguf(folder_ / "model.gguf", *whole, *tokenizer, resident_value, {.dtype = at::kFloat});
+    expect_slices(*whole, folder_ / "model.gguf");
+  }
 }
 
 TEST_F(CutModel, QuantizesItsSlicesToTheWholesNumbers) {

@@ -122,6 +122,20 @@ TEST_F(FromConfig, PublishedSizesOfDecoders) {
   expect("exaone4", 102400, 2048, 4096, 30, 32, 8, of_1_2b, 1'279'391'488);
   const json of_32b = {{"head_dim", 128}, {"sliding_window", 4096}};
   expect("exaone4", 102400, 5120, 27392, 64, 40, 8, of_32b, 32'003'216'384);
+  // What the files say of heads and norms, under names of their own.
+  const auto falcon = [&](int64_t hidden, int64_t layers, int64_t heads, const json& more,
+                          int64_t parameters) {
+    expect("falcon", 65024, hidden, 0, layers, heads, 0, more, parameters);
+  };
+  falcon(4544, 32, 71, {{"alibi", false}, {"hidden_dropout", 0.0}}, 6'921'720'704);
+  const json falcon_40b = {{"new_decoder_architecture", true}, {"num_kv_heads", 8}};
+  falcon(8192, 60, 128, falcon_40b, 41'303'293'952);
+  json falcon2_11b = falcon_40b;
+  falcon2_11b.update({{"num_ln_in_parallel_attn", 1},
+                      {"ffn_hidden_size", 16384},
+                      {"rope_theta", 500042.0},
+                      {"tie_word_embeddings", false}});
+  falcon(4096, 60, 32, falcon2_11b, 11'102'822'400);
   expect("starcoder2", 49152, 3072, 12288, 30, 24, 2, {{"residual_dropout", 0.1}}, 3'030'371'328);
   expect("stablelm", 50304, 2560, 6912, 32, 32, 32, {{"qk_layernorm", false}}, 2'795'443'200);
   expect("olmoe", 50304, 2048, 1024, 16, 16, 16, {{"clip_qkv", nullptr}}, 6'919'161'856);
@@ -155,7 +169,7 @@ TEST_F(FromConfig, GptOssIsReadAndRefusedByName) {
 TEST_F(FromConfig, ParametersHaveTheRolesThatTheirNamesSay) {
   const auto is_table = [](const std::string& name) {
     for (const char* word :
-         {"embed_tokens", "embed_in", "wte", "wpe", "shared", "embed_positions",
+         {"embed_tokens", "embed_in", "word_embeddings", "wte", "wpe", "shared", "embed_positions",
           "position_embedding", "class_embedding", "query_tokens", "relative_attention_bias"})
       if (name.find(word) != std::string::npos) return true;
     return false;
@@ -412,6 +426,40 @@ TEST_F(FromConfig, GptNeoXHasNamesOfItsOwn) {
   stable["use_parallel_residual"] = stable["qk_layernorm"] = true;
   EXPECT_NE(refusal(stable).find("qk_layernorm, use_parallel_residual"), std::string::npos)
       << refusal(stable);
+}
+
+// Its flags say which heads share keys and which norms a block has.
+TEST_F(FromConfig, FalconIsReadAndRefusedByName) {
+  const json config = config_of("falcon"), grouped = config_of("falcon-grouped");
+  const json written = make(config)->hugging_face_config();
+  EXPECT_EQ(make(written)->hugging_face_config(), written);
+  EXPECT_EQ(written["num_kv_heads"], config["num_kv_heads"]);  // which counts in other models alone
+  // transformers' class cannot set its head_dim.
+  for (const char* key : {"head_dim", "num_key_value_heads", "intermediate_size", "hidden_act"})
+    EXPECT_FALSE(written.contains(key)) << key;
+  const auto kv_heads = [&](json of, const char* key, const json& value) {
+    of[key] = value;
+    return make(of)->dimensions().num_kv_heads;
+  };
+  EXPECT_EQ(kv_heads(config, "multi_query", true), 1);
+  EXPECT_EQ(kv_heads(config, "multi_query", false), 4);
+  EXPECT_EQ(kv_heads(grouped, "multi_query", false), 2);
+  EXPECT_EQ(kv_heads(grouped, "num_kv_heads", nullptr), 8);
+  json silent = config;
+  silent.erase("ffn_hidden_size");
+  EXPECT_EQ(make(silent)->hugging_face_config()["ffn_hidden_size"], 4 * 32);
+  const auto expect = [&](json of, const char* key, const json& value, const char* words) {
+    of[key] = value;
+    EXPECT_NE(refusal(of).find(words), std::string::npos) << refusal(of);
+  };
+  expect(config, "alibi", true, "alibi = true, as Falcon-RW has it, is not supported");
+  expect(config, "attention_dropout", 0.1, "attention_dropout = 0.1 of a falcon model");
+  expect(config, "hidden_dropout", 0.1, "does not know hidden_dropout");
+  expect(config, "num_ln_in_parallel_attn", 2, "transformers has no such block");
+  expect(config, "num_attention_heads", 5, "no head_dim of their own");
+  expect(grouped, "parallel_attn", false, "transformers has no such block");
+  expect(grouped, "num_ln_in_parallel_attn", 3, "num_ln_in_parallel_attn = 3 is out of range");
+  expect(grouped, "num_kv_heads", 3, "8 attention heads cannot share 3 key-value heads");
 }
 
 // Frequencies that depend on each row's length have no table.

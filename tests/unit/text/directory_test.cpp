@@ -198,6 +198,16 @@ TEST_F(Directory, GgufNamesHowGptNeoxSplitsWords) {
   }
 }
 
+TEST_F(Directory, GgufNamesHowFalconSplitsWords) {
+  put("tokenizer.json", read_data("falcon/tokenizer.json").dump());
+  const auto tokenizer = load();
+  const GgufVocabulary v = tokenizer->gguf_vocabulary(tokenizer->vocabulary_size());
+  EXPECT_EQ(v.pre, "falcon");
+  const auto read = Tokenizer::from_gguf(v);
+  for (const auto& line : MixedText(5).lines(300))
+    ASSERT_EQ(read->encode(line, true), tokenizer->encode(line, true)) << line;
+}
+
 TEST(Gguf, SentencepieceVocabularyMergesByScore) {
   GgufVocabulary v;
   v.model = "llama";

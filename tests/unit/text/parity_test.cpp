@@ -77,8 +77,8 @@ TEST_P(TokenizerJson, EncodesAndDecodesAsTheOracle) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, TokenizerJson,
-                         testing::Values("gpt2", "llama3", "o200k", "qwen2", "llama2", "mistral",
-                                         "t5", "zoo", "word_ends"),
+                         testing::Values("gpt2", "llama3", "o200k", "qwen2", "falcon", "llama2",
+                                         "mistral", "t5", "zoo", "word_ends"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(Gguf, ByteLevelVocabularyEncodesAsTheOracle) {

@@ -47,6 +47,7 @@ struct GgufPre {
   std::string_view name;
   const char* pattern;
   bool single_digits, nfc, ignore_merges;
+  bool punctuation_apart = false;  // Falcon's: so are digits, in threes
 };
 
 // Warns and returns GPT-2's for an unknown name.

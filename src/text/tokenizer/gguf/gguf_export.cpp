@@ -173,6 +173,7 @@ constexpr GgufPre kPres[] = {
     {"deepseek-r1-qwen", kQwen2Pattern, false, true, false},
     {"stablelm2", kQwen2Pattern, false, true, false},
     {"olmo", nullptr, false, true, false},  // GPT-NeoX's
+    {"falcon", nullptr, false, false, false, /*punctuation_apart=*/true},
     {"tekken", kTekkenPattern, false, false, true},
     {"gpt-4o", kGpt4oPattern, false, false, true},
     {"gpt-4o", kGpt4oPattern, false, false, false},
@@ -198,6 +199,8 @@ std::optional<json> cutting_steps(const json& pre_tokenizer) {
     else if (type == "Split" && step.value("behavior", "") == "Isolated" &&
              !step.value("invert", false))
       out.push_back({type, step.value("pattern", json())});
+    else if (type == "Punctuation" && step.value("behavior", "") == "Contiguous")
+      out.push_back({type});
     else
       return std::nullopt;
   }
@@ -251,6 +254,7 @@ json byte_level_json(bool use_regex) {
 
 json gguf_pre_tokenizer_json(const GgufPre& pre) {
   json steps = json::array();
+  if (pre.punctuation_apart) steps.push_back({{"type", "Punctuation"}, {"behavior", "Contiguous"}});
   if (pre.single_digits) steps.push_back({{"type", "Digits"}, {"individual_digits", true}});
   if (pre.pattern) {
     steps.push_back({{"type", "Split"},
@@ -259,6 +263,13 @@ json gguf_pre_tokenizer_json(const GgufPre& pre) {
                      {"invert", false}});
   }
   steps.push_back(byte_level_json(pre.pattern == nullptr));
+  if (pre.punctuation_apart) {
+    steps.push_back({{"type", "Digits"}, {"individual_digits", false}});
+    steps.push_back({{"type", "Split"},
+                     {"pattern", {{"Regex", "[0-9][0-9][0-9]"}}},
+                     {"behavior", "Isolated"},
+                     {"invert", false}});
+  }
   return {{"type", "Sequence"}, {"pretokenizers", steps}};
 }
 
