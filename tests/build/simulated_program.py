@@ -12,6 +12,7 @@ import json
 import math
 import os
 import pathlib
+import re
 import struct
 import subprocess
 import sys
@@ -31,7 +32,7 @@ ONE = [
 TWO = [
     "--strategy ddp",
     "--strategy zero1 --optimizer_offload cpu",
-    "--strategy zero2 --train.max_norm 0.1",
+    "--strategy zero2 --train.max_norm 0.1 --train.save_interval 1",
     "--strategy fsdp --weight_streaming true --optimizer_offload cpu",
     "--mesh tp=2",
     "--mesh pp=2",
@@ -64,7 +65,7 @@ NEAR_BYTES, FEW_BYTES = 0.2, 4096
 
 class Test:
     def __init__(self, build, source):
-        self.source, self.faults = source, []
+        self.source, self.faults, self.num_runs = source, [], 0
         self.cpu, self.gpu = build / "snug", build / "simulated" / "snug"
         self.timeout, self.environment = 300, {}
 
@@ -95,14 +96,15 @@ class Test:
         ]  # fmt: skip
 
     # The run's record, with the files of its weights; an empty one where it failed.
-    def run(self, program, technique, words, wanted=0, **environment):
-        out = f"{program.parent.name}-{len(os.listdir(self.folder))}"
+    def run(self, program, technique, words, wanted=0, out=None, **environment):
+        self.num_runs += 1
+        out = out or f"{program.parent.name}-{self.num_runs}"
         command = [program, *self.options(self.words(technique, out), technique), *words]
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=self.timeout, stdin=subprocess.DEVNULL,
             env=dict(os.environ, **self.environment, **environment),
         )  # fmt: skip
-        self.said = done.stdout + done.stderr
+        self.said = re.sub("^frame #.*\n", "", done.stdout + done.stderr, flags=re.M)
         if done.returncode != wanted:
             self.fault(f"{' '.join(map(str, command))}: exit status {done.returncode}\n{self.said[-3000:]}")
         self.out = self.folder / out
@@ -208,7 +210,7 @@ class Test:
             few, many, planned = self.counts(technique, 2), self.counts(technique, 4), self.planned_counts(technique)
             names = set(planned) | set(many) if technique in COUNTED else ["host_wait"]
             for name in sorted(names):
-                if name in ("allocation", "free") or name.startswith("copy"):
+                if name in ("allocation", "free", "works") or name.startswith("copy"):
                     continue
                 done = [(b - a) / 2 for a, b in zip(few[name], many[name])]
                 # How many different rows of a table there are is the data's; reading them the simulation touches all.
