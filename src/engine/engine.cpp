@@ -204,6 +204,7 @@ void Engine::finish_updates() const {
 }
 
 checkpoint::TrainingTensors Engine::training_tensors() const {
+  if (sharding != nullptr) sharding->finish_publishing();
   checkpoint::TrainingTensors tensors{.parameters = parameters};
   if (delayed != nullptr) {
     delayed->wait();

@@ -1,15 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""simulated_program.py BUILD_FOLDER SOURCE_FOLDER: build/simulated/snug trains on simulated GPUs, one and two, with each
-technique: to the end, with a measured peak that is the plan's to the byte (a pipeline's at most that), with losses near
-those of the CPU, the same for any number of devices and, whatever moment copies happen at (SNUG_SIMULATED_SEED), to the
-bit; with the launches and host waits that plan --operations counts, and about its bytes. A race between
+"""simulated_program.py BUILD_FOLDER SOURCE_FOLDER: build/simulated/snug trains on simulated GPUs, one, two and four, with
+each technique: to the end, with a measured peak that is the plan's to the byte (a pipeline's at most that), with losses and
+final weights near those of the CPU on as many processes and, whatever moment copies happen at (SNUG_SIMULATED_SEED), the
+same to the bit; with the launches and host waits that plan --operations counts, and about its bytes. A race between
 streams, a read of what nobody wrote or ranks in different collectives end a run. A GPU that is too small is said to
 be. Faults are printed, and the exit status is 1."""
+import array
 import collections
 import json
+import math
 import os
 import pathlib
+import re
+import struct
 import subprocess
 import sys
 import tempfile
@@ -28,11 +32,20 @@ ONE = [
 TWO = [
     "--strategy ddp",
     "--strategy zero1 --optimizer_offload cpu",
-    "--strategy zero2 --train.max_norm 0.1",
+    "--strategy zero2 --train.max_norm 0.1 --train.save_interval 1",
     "--strategy fsdp --weight_streaming true --optimizer_offload cpu",
     "--mesh tp=2",
     "--mesh pp=2",
     "--mesh cp=2",
+    "--mesh ep=2",
+    "--mesh ep=2 --train.max_norm 0.1 --optimizer_offload cpu --activation_checkpointing all",
+    "--mesh ep=2 --activation_offload true --activation_checkpointing every:2",
+    "--mesh ep=2 --lora_r 4 --lora_mlp true --quantize bnb.nf4",
+]
+FOUR = [
+    "--mesh dp=2,ep=2",
+    "--mesh fsdp=2,ep=2 --strategy fsdp --weight_streaming true --optimizer_offload cpu",
+    "--mesh pp=2,ep=2",
 ]
 COUNTED = [
     "--precision bf16-true",
@@ -44,13 +57,15 @@ COUNTED = [
 # Float32 in another order; products of 16-bit numbers in another library.
 NEAR = 1e-4
 NEAR_16_BITS = 2e-2
+# Of all weights' norm: Adam makes steps of gradients that are nothing but rounding.
+NEAR_WEIGHTS = 1e-5
 # What a plan cannot know of the data: rows without a target, tokens that are there several times.
 NEAR_BYTES, FEW_BYTES = 0.2, 4096
 
 
 class Test:
     def __init__(self, build, source):
-        self.source, self.faults = source, []
+        self.source, self.faults, self.num_runs = source, [], 0
         self.cpu, self.gpu = build / "snug", build / "simulated" / "snug"
         self.timeout, self.environment = 300, {}
 
@@ -60,29 +75,42 @@ class Test:
     def tiny(self):
         return self.source / "tests" / "data" / "system" / "tiny"
 
+    # Experts are those of a mixture, with the loss that balances them.
+    def config(self, technique):
+        if "ep=" not in technique:
+            return self.tiny() / "config.json"
+        config = json.loads((self.source / "tests/data/parity/olmoe-balanced/config.json").read_text())
+        tiny = json.loads((self.tiny() / "config.json").read_text())
+        path = self.folder / "mixture.json"
+        path.write_text(json.dumps(config | {key: tiny[key] for key in ("vocab_size", "bos_token_id", "eos_token_id")}))
+        return path
+
     def words(self, technique, out):
         rows = self.folder / "rows.jsonl"
         rows.write_text("".join(json.dumps({"instruction": f"say {i % 7}", "output": "abc" * (1 + i % 3)}) + "\n" for i in range(32)))
         command = "finetune" if "--lora_r" in technique else "finetune_full"
         return [
-            command, str(self.tiny()), *f"--model.config {self.tiny()}/config.json --data JSON --data.json_path {rows}"
+            command, str(self.tiny()), *f"--model.config {self.config(technique)} --data JSON --data.json_path {rows}"
             f" --data.prompt_style plain --out_dir {self.folder / out} --train.global_batch_size 8 --train.max_steps 3"
             f" --train.epochs 1 --eval.num_samples 0 {COMMON}".split(),
         ]  # fmt: skip
 
-    # The run's record; an empty one where it failed.
-    def run(self, program, technique, words, wanted=0, **environment):
-        out = f"{program.parent.name}-{len(os.listdir(self.folder))}"
+    # The run's record, with the files of its weights; an empty one where it failed.
+    def run(self, program, technique, words, wanted=0, out=None, **environment):
+        self.num_runs += 1
+        out = out or f"{program.parent.name}-{self.num_runs}"
         command = [program, *self.options(self.words(technique, out), technique), *words]
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=self.timeout, stdin=subprocess.DEVNULL,
             env=dict(os.environ, **self.environment, **environment),
         )  # fmt: skip
-        self.said = done.stdout + done.stderr
+        self.said = re.sub("^frame #.*\n", "", done.stdout + done.stderr, flags=re.M)
         if done.returncode != wanted:
             self.fault(f"{' '.join(map(str, command))}: exit status {done.returncode}\n{self.said[-3000:]}")
-        record = self.folder / out / "run.json"
-        return json.loads(record.read_text()) if record.exists() else {}
+        self.out = self.folder / out
+        path = self.out / "run.json"
+        record = json.loads(path.read_text()) if path.exists() else {}
+        return record | {"weights": {file.name: file.read_bytes() for file in self.out.glob("final/*.safetensors")}}
 
     # A later spelling of an option takes an earlier one's place.
     @staticmethod
@@ -102,6 +130,20 @@ class Test:
         if len(losses) != 3 or len(wanted) != 3 or any(abs(a - b) > bound for a, b in zip(losses, wanted)):
             self.fault(f"losses {what}: {losses} instead of {wanted}")
 
+    # All float32 numbers of a run's files.
+    @staticmethod
+    def numbers(record):
+        found = array.array("f")
+        for _, data in sorted(record["weights"].items()):
+            found.frombytes(data[8 + struct.unpack("<Q", data[:8])[0] :])
+        return found
+
+    def expect_near_weights(self, technique, record, wanted):
+        ours, theirs = self.numbers(record), self.numbers(wanted)
+        apart = math.dist(ours, theirs) if len(ours) == len(theirs) > 0 else math.inf
+        if not apart <= NEAR_WEIGHTS * math.hypot(*theirs):
+            self.fault(f"weights with [{technique}] are {apart} from the CPU's, whose norm is {math.hypot(*theirs)}")
+
     def techniques(self, all_of_them, devices):
         for technique in all_of_them:
             gpus = ["--accelerator", "cuda", *devices]
@@ -116,9 +158,13 @@ class Test:
             cpu = self.run(self.cpu, technique, ["--accelerator", "cpu", *devices])
             bound = NEAR_16_BITS if "bf16" in technique else NEAR
             self.expect_near(f"with [{technique}]", self.losses(record), self.losses(cpu), bound)
+            if "bf16" not in technique:
+                self.expect_near_weights(technique, record, cpu)
             for seed in "1", "2":
                 again = self.run(self.gpu, technique, gpus, SNUG_SIMULATED_SEED=seed)
                 self.expect_near(f"with [{technique}] and seed {seed}", self.losses(again), self.losses(record), 0)
+                if again["weights"] != record["weights"]:
+                    self.fault(f"with [{technique}] other weights with seed {seed}")
 
     # By operation, what `steps` steps took: launches, bytes read, bytes written. host_wait: times.
     def counts(self, technique, steps):
@@ -164,7 +210,7 @@ class Test:
             few, many, planned = self.counts(technique, 2), self.counts(technique, 4), self.planned_counts(technique)
             names = set(planned) | set(many) if technique in COUNTED else ["host_wait"]
             for name in sorted(names):
-                if name in ("allocation", "free") or name.startswith("copy"):
+                if name in ("allocation", "free", "works") or name.startswith("copy"):
                     continue
                 done = [(b - a) / 2 for a, b in zip(few[name], many[name])]
                 # How many different rows of a table there are is the data's; reading them the simulation touches all.
@@ -188,6 +234,7 @@ class Test:
             self.folder = pathlib.Path(folder)
             self.techniques(ONE, [])
             self.techniques(TWO, ["--devices", "2"])
+            self.techniques(FOUR, ["--devices", "4"])
             self.operations(COUNTED + ONE)
             self.too_small()
         return self.faults
@@ -195,7 +242,7 @@ class Test:
 
 def main():
     faults = Test(*(pathlib.Path(word).resolve() for word in sys.argv[1:])).all()
-    print("\n".join(faults) if faults else f"{len(ONE) + len(TWO)} sets of techniques train on simulated GPUs as on a CPU")
+    print("\n".join(faults) if faults else f"{len(ONE) + len(TWO) + len(FOUR)} sets of techniques train on simulated GPUs as on a CPU")
     sys.exit(1 if faults else 0)
 
 

@@ -3,6 +3,8 @@
 #include <c10/cuda/CUDAStream.h>
 #include <fmt/format.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -76,6 +78,12 @@ class Behind final : public Work {
   simulated::Mark mark_;
 };
 
+// As libtorch's watchdog does, since what the device waits for will never come.
+[[noreturn]] void end_process(const std::string& label, const char* why) {
+  std::fprintf(stderr, "simulated GPU: NCCL: %s: %s\n", label.c_str(), why);
+  std::abort();
+}
+
 }  // namespace
 
 ProcessGroupNCCL::ProcessGroupNCCL(c10::intrusive_ptr<Store> store, int rank, int size,
@@ -98,8 +106,8 @@ c10::intrusive_ptr<Work> ProcessGroupNCCL::start(const char* name, Exchange exch
       if (!e.own.empty()) store->set(e.own, packed(e.label, e.reads.front()));
     }
     if (!e.others.empty() && !store->check(e.others)) {
-      TORCH_CHECK(std::chrono::steady_clock::now() < *deadline, "NCCL: ", e.label,
-                  " has waited for other ranks for longer than its timeout");
+      if (std::chrono::steady_clock::now() >= *deadline)
+        end_process(e.label, "it has waited for other ranks for longer than its timeout");
       return false;
     }
     for (const at::Tensor& tensor : e.writes) simulated::touch_tensor(tensor, Use::Writes);
@@ -114,7 +122,13 @@ c10::intrusive_ptr<Work> ProcessGroupNCCL::start(const char* name, Exchange exch
     }
     return true;
   };
-  simulated::enqueue_collective(stream_, name, work);
+  simulated::enqueue_collective(stream_, name, [state, work] {
+    try {
+      return work();
+    } catch (const c10::DistError& error) {  // the rank that keeps the store is gone
+      end_process(state->label, error.what_without_backtrace());
+    }
+  });
   return c10::make_intrusive<Behind>(simulated::mark(stream_));
 }
 

@@ -23,6 +23,7 @@
 
 #include "core/kernels/simulated/simulation.h"
 #include "core/memory/guards.h"
+#include "core/simulated/death.h"
 #include "core/simulated/memory.h"
 
 namespace snug::simulated {
@@ -32,6 +33,8 @@ namespace {
 struct Item {
   const char* name = "";
   std::function<bool()> work;  // none: waits
+  Kind kind = Kind::Launch;
+  bool begun = false;
   Stream* waits_for = nullptr;
   uint64_t position = 0;
   Epochs known;
@@ -90,6 +93,7 @@ class Device {
       stop();
       if (const char* file = std::getenv("SNUG_SIMULATED_COUNTS")) {
         kernels::simulated::append_counts(file);
+        append_works(file);
         std::ofstream(file, std::ios::app) << "host_wait " << num_host_waits() << " 0 0\n";
       }
     });
@@ -284,6 +288,7 @@ class Device {
 
   bool perform(Item& item) {
     try {
+      if (!std::exchange(item.begun, true)) come_to(item.kind);
       const auto [id, epoch, of] = item.self;
       kernels::simulated::begin_work(item.name, {id, epoch, &item.known, of});
       return item.work();
@@ -340,6 +345,7 @@ int priority_of(Stream* stream) { return stream->priority; }
 Work enqueue(Stream* stream, const char* name, std::function<void()> work) {
   Item item;
   item.name = name;
+  item.kind = std::string_view(name).starts_with("copy") ? Kind::Copy : Kind::Launch;
   item.work = [work = std::move(work)] {
     work();
     return true;
@@ -350,6 +356,7 @@ Work enqueue(Stream* stream, const char* name, std::function<void()> work) {
 void enqueue_collective(Stream* stream, const char* name, std::function<bool()> work) {
   Item item;
   item.name = name;
+  item.kind = Kind::Collective;
   item.work = std::move(work);
   device().add(stream, std::move(item), true);
 }

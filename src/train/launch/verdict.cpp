@@ -40,7 +40,7 @@ auto num_alike(const Records& records, const RankRecord& cause) {
 }
 
 // Lower is nearer to the cause. A rank that fell silent made others lose it; one that was killed
-// may have been ended for another's fault.
+// may have been ended for another's fault, as NCCL's watchdog aborts a process whose peer is gone.
 int distance_from_cause(const RankRecord& record) {
   switch (record.ending) {
     case Ending::OutOfMemory:
@@ -52,11 +52,11 @@ int distance_from_cause(const RankRecord& record) {
     case Ending::Silent:
       return 1;
     case Ending::Killed:
-      return record.signal == SIGTERM ? 3 : 1;
+      return record.signal == SIGTERM ? 4 : record.signal == SIGABRT ? 2 : 1;
     case Ending::Communication:
-      return 2;
+      return 3;
     default:
-      return 4;
+      return 5;
   }
 }
 

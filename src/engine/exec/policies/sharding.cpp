@@ -39,7 +39,7 @@ Sharding::Sharding(std::vector<nn::Unit*> units, FlatUnits flats, std::shared_pt
 Sharding::~Sharding() {
   if (std::uncaught_exceptions() > 0) return;
   try {
-    for (auto& [flat, ticket] : gathers_) shards().wait(std::exchange(ticket, {}));
+    finish_publishing();
   } catch (const CommunicationError& error) {
     warn("an all-gather of weights failed at the end of the run: {}", error.what());
   }
@@ -158,6 +158,10 @@ void Sharding::publish() {
       if (const auto sent = gathers_.extract(flat.get())) shards().wait(sent.mapped());
       start_gather(*flat);
     }
+}
+
+void Sharding::finish_publishing() {
+  for (const auto& [flat, ticket] : std::exchange(gathers_, {})) shards().wait(ticket);
 }
 
 void Sharding::open(size_t unit) {

@@ -74,6 +74,8 @@ class Sharding final : public Policy {
   // After an update: starts to gather the pieces on all ranks. A unit's forward waits for its
   // weights.
   void publish();
+  // What is queued from here on may read the pieces: a gather writes the values around them.
+  void finish_publishing();
   void drop_gradients();
 
   // Between open and close every rank has all values of the unit's own parameters. close_written

@@ -63,6 +63,17 @@ TEST(Verdict, NamesTheRankThatFailedAndNotThoseThatLostIt) {
     EXPECT_TRUE(has(verdict, part)) << part << " in\n" << verdict.message;
 }
 
+TEST(Verdict, IsNotOfTheRankThatAWatchdogAborted) {
+  const TempFolder out;
+  RankRecord aborted = record(0, Ending::Killed), killed = record(2, Ending::Killed);
+  aborted.signal = SIGABRT;
+  killed.signal = SIGKILL;
+  const RankRecord lost = record(1, Ending::Communication, "rank 2 is gone");
+  EXPECT_EQ(judge({aborted, lost, killed}, out.path(), false).rank, 2);
+  killed.ending = Ending::Stopped;
+  EXPECT_EQ(judge({aborted, lost, killed}, out.path(), false).rank, 0) << "it is the only one";
+}
+
 TEST(Verdict, KeepsTheExitCodeOfTheError) {
   const TempFolder out;
   const Verdict verdict =
