@@ -78,12 +78,14 @@ std::string PromptStyle::prompt(const Row& row) const {
     case Kind::Longform:
       return sections(kPreambleWithInput, row, false);
     case Kind::Chat:
-      return render(std::vector<Message>{{"user", joined(row, "\n\n")}}, true);
+      return render(std::vector<Message>{question(row)}, true);
     case Kind::Plain:
       break;
   }
   return joined(row, "\n");
 }
+
+Message PromptStyle::question(const Row& row) { return {"user", joined(row, "\n\n")}; }
 
 std::string PromptStyle::render(std::span<const Message> turns, bool add_generation_prompt) const {
   SNUG_CHECK(chat_, "style {} has no chat template", name_);
@@ -106,8 +108,7 @@ std::vector<int32_t> TextEncoder::encode_prompt(std::string_view text) const {
   return ids;
 }
 
-std::vector<int32_t> TextEncoder::encode_response(std::string_view text) const {
-  std::vector<int32_t> ids = encode(text);
+std::vector<int32_t> TextEncoder::with_eos(std::vector<int32_t> ids) const {
   if (eos >= 0 && (ids.empty() || ids.back() != eos)) ids.push_back(eos);
   return ids;
 }

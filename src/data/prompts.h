@@ -30,7 +30,11 @@ struct TextEncoder {
   // Encodes the start of a document, with the beginning-of-sequence token if the tokenizer adds it.
   std::vector<int32_t> encode_prompt(std::string_view text) const;
   // Encodes the end of a document, with exactly one end-of-sequence token if there is one.
-  std::vector<int32_t> encode_response(std::string_view text) const;
+  std::vector<int32_t> encode_response(std::string_view text) const {
+    return with_eos(encode(text));
+  }
+  // With the end-of-sequence token, unless it is there or the tokenizer has none.
+  std::vector<int32_t> with_eos(std::vector<int32_t> ids) const;
 };
 
 // Borrows the tokenizer, which must outlive the encoder.
@@ -46,6 +50,8 @@ class PromptStyle {
   static std::vector<std::string> names();
 
   std::string prompt(const Row& row) const;
+  // The user's turn of a chat that a row without messages stands for.
+  static Message question(const Row& row);
   // Renders turns with the chat template; only if is_chat().
   std::string render(std::span<const Message> turns, bool add_generation_prompt) const;
   // What the template adds for the last turn behind its beginning, with the space before an answer

@@ -18,22 +18,22 @@ struct Segment {
   bool learnt = false;
 };
 
-// The turns up to the last answer: what comes after it has nothing to be learnt.
-std::span<const Message> answered_turns(const Row& row) {
-  size_t count = row.messages.size();
-  while (count > 0 && row.messages[count - 1].role != "assistant") --count;
-  return {row.messages.data(), count};
+// The turns up to the last answer: what comes after it has nothing to be learnt. Empty: no chat.
+std::vector<Message> chat_of(const Row& row, const PromptStyle& style) {
+  if (row.kind == RowKind::Text || !style.is_chat()) return {};
+  if (row.messages.empty()) return {style.question(row), {"assistant", row.output}};
+  std::vector<Message> turns = row.messages;
+  while (!turns.empty() && turns.back().role != "assistant") turns.pop_back();
+  return turns;
 }
 
 // Cuts a chat, as the template writes it, at the borders of the assistant's turns. Templates exist
 // that write earlier turns differently once later ones follow; then only the last answer is learnt.
-// `as_written`: answers are what the template makes of them, without the line breaks behind them.
-std::vector<Segment> chat_segments(std::span<const Message> turns, const PromptStyle& style,
-                                   bool as_written) {
+// Answers are what the template makes of them, without the line breaks behind them.
+std::vector<Segment> chat_segments(std::span<const Message> turns, const PromptStyle& style) {
   std::vector<Segment> segments;
-  const Message& last = turns.back();
   const std::string prompt = style.render(turns.first(turns.size() - 1), true);
-  const std::string answer = as_written ? style.render_answer(prompt, turns) : last.content;
+  const std::string answer = style.render_answer(prompt, turns);
   size_t written = 0;
   for (size_t i = 0; i + 1 < turns.size(); ++i) {
     if (turns[i].role != "assistant") continue;
@@ -42,7 +42,7 @@ std::vector<Segment> chat_segments(std::span<const Message> turns, const PromptS
     if (before.size() < written || !after.starts_with(before) || !prompt.starts_with(after))
       return {{prompt, false}, {answer, true}};
     std::string earlier = after.substr(before.size());
-    if (as_written) earlier.erase(earlier.find_last_not_of(" \t\r\n") + 1);
+    earlier.erase(earlier.find_last_not_of(" \t\r\n") + 1);
     segments.push_back({before.substr(written), false});
     segments.push_back({earlier, true});
     written = before.size() + earlier.size();
@@ -52,10 +52,10 @@ std::vector<Segment> chat_segments(std::span<const Message> turns, const PromptS
   return segments;
 }
 
-std::vector<Segment> segments_of(const Row& row, const PromptStyle& style, bool as_written) {
+std::vector<Segment> segments_of(const Row& row, std::span<const Message> chat,
+                                 const PromptStyle& style) {
   if (row.kind == RowKind::Text) return {{row.output, true}, {"", true}};
-  if (style.is_chat() && !row.messages.empty())
-    return chat_segments(answered_turns(row), style, as_written);
+  if (!chat.empty()) return chat_segments(chat, style);
   return {{style.prompt(row), false}, {row.output, true}};
 }
 
@@ -132,6 +132,39 @@ Sample source_and_target(const std::string& prompt, const std::string& answer,
   return sample;
 }
 
+// The ids of each segment, cut out of those of the whole text: tokenizers that put a space before a
+// text would put one before each segment. A token over a border is the later segment's.
+std::vector<std::vector<int32_t>> encode_chat(std::span<const Segment> segments,
+                                              const TextEncoder& encoder) {
+  std::string text;
+  for (const Segment& segment : segments) text += segment.text;
+  const std::vector<int32_t> whole = encoder.with_eos(encoder.encode_prompt(text));
+  std::vector<std::vector<int32_t>> ids;
+  auto begin = whole.begin();
+  size_t length = 0;
+  for (size_t i = 0; i + 1 < segments.size(); ++i) {
+    length += segments[i].text.size();
+    const std::vector<int32_t> before =
+        encoder.encode_prompt(std::string_view(text).substr(0, length));
+    const auto end = std::max(begin, std::ranges::mismatch(whole, before).in1);
+    ids.emplace_back(begin, end);
+    begin = end;
+  }
+  ids.emplace_back(begin, whole.end());
+  return ids;
+}
+
+// The ids of each segment by itself.
+std::vector<std::vector<int32_t>> encode_parts(std::span<const Segment> segments,
+                                               const TextEncoder& encoder) {
+  std::vector<std::vector<int32_t>> ids;
+  for (size_t i = 0; i < segments.size(); ++i)
+    ids.push_back(i == 0                     ? encoder.encode_prompt(segments[i].text)
+                  : i + 1 == segments.size() ? encoder.encode_response(segments[i].text)
+                                             : encoder.encode(segments[i].text));
+  return ids;
+}
+
 // How many tokens of text stand beside a picture.
 int64_t room_for_text(const SampleOptions& options) {
   if (options.max_seq_length <= 0) return kCaptionTokens;
@@ -167,7 +200,8 @@ Sample make_sample(const Row& row, const PromptStyle& style, const TextEncoder& 
                    const SampleOptions& options, std::span<const Grid> grids) {
   SNUG_CHECK(options.ignore_index < 0, "ignore_index {}", options.ignore_index);
   const bool has_pictures = options.reading.image_size > 0;
-  std::vector<Segment> segments = segments_of(row, style, has_pictures);
+  const std::vector<Message> chat = chat_of(row, style);
+  std::vector<Segment> segments = segments_of(row, chat, style);
   if (options.reading.source) {
     std::string prompt;
     if (row.kind == RowKind::Text)
@@ -178,8 +212,8 @@ Sample make_sample(const Row& row, const PromptStyle& style, const TextEncoder& 
     for (size_t i = 0; i + 1 < segments.size(); ++i) prompt += segments[i].text;
     SampleOptions text_alone = options;
     text_alone.reading.num_picture_tokens = 0;
-    Sample sample = source_and_target(prompt, segments.back().text, encoder, text_alone,
-                                      options.max_seq_length);
+    const std::string& answer = chat.empty() ? segments.back().text : chat.back().content;
+    Sample sample = source_and_target(prompt, answer, encoder, text_alone, options.max_seq_length);
     sample.raw_tokens = count_raw(row, encoder, options.max_seq_length);
     sample.left_out_answers = count_left_out(row, segments, true);
     return sample;
@@ -188,11 +222,11 @@ Sample make_sample(const Row& row, const PromptStyle& style, const TextEncoder& 
   if (has_pictures)
     sample.num_pictures =
         insert_pictures(segments, grids, options.reading.num_picture_tokens, style.name());
+  const std::vector<std::vector<int32_t>> parts = chat.empty() || has_pictures
+                                                      ? encode_parts(segments, encoder)
+                                                      : encode_chat(segments, encoder);
   for (size_t i = 0; i < segments.size(); ++i) {
-    const std::string& text = segments[i].text;
-    const std::vector<int32_t> ids = i == 0                     ? encoder.encode_prompt(text)
-                                     : i + 1 == segments.size() ? encoder.encode_response(text)
-                                                                : encoder.encode(text);
+    const std::vector<int32_t>& ids = parts[i];
     sample.ids.insert(sample.ids.end(), ids.begin(), ids.end());
     if (segments[i].learnt || !(options.mask_prompt || has_pictures))
       sample.labels.insert(sample.labels.end(), ids.begin(), ids.end());

@@ -147,13 +147,38 @@ TEST(Sample, ChatLearnsEveryAnswerAndNothingElse) {
   const PromptStyle style = PromptStyle::make("chat", encoder);
   const Sample sample = make_sample(conversation(), style, encoder, {.mask_prompt = true});
   EXPECT_EQ(text_of(sample.ids),
-            "<system>s/system><user>q1/user><assistant>a1/assistant><user>q2/user><assistant>a2$");
+            "<system>s/system><user>q1/user><assistant>a1/assistant><user>q2/user><assistant>a2/"
+            "assistant>$");
   EXPECT_EQ(labels_of(sample),
-            std::string(42, '.') + "a1/assistant>" + std::string(25, '.') + "a2$");
+            std::string(42, '.') + "a1/assistant>" + std::string(25, '.') + "a2/assistant>$");
   const Sample whole = make_sample(conversation(), style, encoder, {});
   EXPECT_EQ(whole.ids, whole.labels);
   EXPECT_EQ(whole.ids, sample.ids);
   EXPECT_EQ(sample.left_out_answers, 0);
+}
+
+// As sentencepiece's vocabularies do, which put a space before a text.
+TEST(Sample, ChatIsEncodedAsOneText) {
+  TextEncoder encoder = chat_encoder();
+  encoder.encode = [inner = encoder.encode](std::string_view text) {
+    return inner("_" + std::string(text));
+  };
+  const PromptStyle style = PromptStyle::make("chat", encoder);
+  const Sample sample = make_sample(conversation(), style, encoder, {.mask_prompt = true});
+  EXPECT_EQ(text_of(sample.ids),
+            "_<system>s/system><user>q1/user><assistant>a1/assistant><user>q2/user><assistant>a2/"
+            "assistant>$");
+  EXPECT_EQ(labels_of(sample),
+            std::string(43, '.') + "a1/assistant>" + std::string(25, '.') + "a2/assistant>$");
+}
+
+// A row of question and answer is a chat of two turns.
+TEST(Sample, ChatEndsTheAnswerOfARowAsTheTemplateDoes) {
+  const TextEncoder encoder = chat_encoder();
+  const PromptStyle style = PromptStyle::make("chat", encoder);
+  const Sample sample = make_sample({"q", "i", "a", {}}, style, encoder, {.mask_prompt = true});
+  EXPECT_EQ(text_of(sample.ids), "<user>q\n\ni/user><assistant>a/assistant>$");
+  EXPECT_EQ(labels_of(sample), std::string(27, '.') + "a/assistant>$");
 }
 
 TEST(Sample, ChatWhoseTemplateRewritesEarlierTurnsLearnsTheLastAnswer) {
