@@ -214,6 +214,9 @@ GgufVocabulary Tokenizer::gguf_vocabulary(int64_t num_tokens) const {
     set_gguf_rules(read_json(json), where, out);
   else if (const nlohmann::json t5 = t5_files(state_->source, 0); !t5.is_null())
     set_gguf_rules(t5, where, out);
+  else if (const nlohmann::json bytes = byte_level_files(state_->source);
+           !fs::exists(state_->source / "tokenizer.model") && !bytes.is_null())
+    set_gguf_rules(bytes, where, out);
   else
     set_gguf_rules(state_->source / "tokenizer.model", out);
   if (out.model == "llama" && out.special.unk >= 0) out.token_types[out.special.unk] = kUnknown;
