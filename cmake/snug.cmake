@@ -114,7 +114,15 @@ function(snug_add_test name)
     set(ARG_LABELS unit)
   endif()
   add_test(NAME ${name} COMMAND ${name}_test)
-  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 900)
+  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 900 PROCESSORS 2)
+endfunction()
+
+# Tests that have one thread, and so leave a core to another; the others have two (scripts/test).
+function(snug_use_one_thread)
+  foreach(name ${ARGN})
+    set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT OMP_NUM_THREADS=1)
+  endforeach()
+  set_tests_properties(${ARGN} PROPERTIES PROCESSORS 1)
 endfunction()
 
 # The same test program once more with its tensors on a GPU, on a simulated one where there can be none, else
@@ -135,7 +143,10 @@ function(snug_add_cuda_run name)
   endif()
   add_test(NAME ${name}_cuda COMMAND ${command})
   set_tests_properties(${name}_cuda PROPERTIES LABELS cuda TIMEOUT 1500 ENVIRONMENT "${environment}"
-                       SKIP_REGULAR_EXPRESSION "no CUDA device")
+                       SKIP_REGULAR_EXPRESSION "no CUDA device" PROCESSORS 2)
+  if(SNUG_SIMULATED)
+    snug_use_one_thread(${name}_cuda)
+  endif()
 endfunction()
 
 function(snug_set_warnings target)

@@ -106,7 +106,7 @@ void read_tensors(const files::GgufFile& file, json& config) {
 // Falcon's kind is in no key: the number of keys and that of norms tell.
 void read_falcon(const files::GgufFile& file, json& config) {
   if (!config.contains("num_kv_heads")) return;
-  const int64_t keys = file.integer(key_of(file, "attention.head_count_kv"), 1);
+  const int64_t keys = file.integer(gguf_key(file, "attention.head_count_kv"), 1);
   const bool has_two_norms = file.find("blk.0.attn_norm_2.weight") != nullptr;
   const bool is_grouped = keys > 1 || has_two_norms;
   config["new_decoder_architecture"] = is_grouped;

@@ -19,7 +19,7 @@ class WeightStreaming final : public Policy {
  public:
   // The weights of experts that ExpertStreaming brings are left to it, if it `streams_experts`.
   WeightStreaming(std::vector<nn::Unit*> units, ops::CopyStream& copies, bool prefetch,
-                  bool streams_experts);
+                  bool streams_experts = false);
 
   void before_forward(UnitRun& run) override;
   void after_forward(UnitRun& run) override;
