@@ -43,6 +43,7 @@ std::vector<float> values_of(const files::GgufFile& file, const files::TensorInf
 // The shortest numbers that are these in float32: 1.1, not 1.10000002.
 std::vector<double> short_numbers(const std::vector<float>& values) {
   std::vector<double> numbers;
+  numbers.reserve(values.size());
   for (const float value : values) numbers.push_back(std::stod(fmt::format("{}", value)));
   return numbers;
 }

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <csignal>
 
+#include "base/error.h"
 #include "base/log.h"
 #include "report/log_file.h"
 #include "report/run_record.h"
