@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -132,6 +133,20 @@ Sample source_and_target(const std::string& prompt, const std::string& answer,
   return sample;
 }
 
+// Where a segment ends that begins at `begin` of the whole text's ids, if it is encoded there as by
+// itself, but perhaps for a first token, the space before a text.
+std::optional<std::vector<int32_t>::const_iterator> end_of(
+    const std::vector<int32_t>& alone, std::vector<int32_t>::const_iterator begin,
+    std::vector<int32_t>::const_iterator last) {
+  for (const std::ptrdiff_t skipped : {0, 1}) {
+    const std::ptrdiff_t count = std::ssize(alone) - skipped;
+    if (count >= skipped && count <= last - begin &&
+        std::equal(alone.begin() + skipped, alone.end(), begin))
+      return begin + count;
+  }
+  return std::nullopt;
+}
+
 // The ids of each segment, cut out of those of the whole text: tokenizers that put a space before a
 // text would put one before each segment. A token over a border is the later segment's.
 std::vector<std::vector<int32_t>> encode_chat(std::span<const Segment> segments,
@@ -144,11 +159,14 @@ std::vector<std::vector<int32_t>> encode_chat(std::span<const Segment> segments,
   size_t length = 0;
   for (size_t i = 0; i + 1 < segments.size(); ++i) {
     length += segments[i].text.size();
-    const std::vector<int32_t> before =
-        encoder.encode_prompt(std::string_view(text).substr(0, length));
-    const auto end = std::max(begin, std::ranges::mismatch(whole, before).in1);
-    ids.emplace_back(begin, end);
-    begin = end;
+    std::optional<std::vector<int32_t>::const_iterator> end;
+    if (i > 0) end = end_of(encoder.encode(segments[i].text), begin, whole.end());
+    if (!end) {
+      const auto before = encoder.encode_prompt(std::string_view(text).substr(0, length));
+      end = std::max(begin, std::ranges::mismatch(whole, before).in1);
+    }
+    ids.emplace_back(begin, *end);
+    begin = *end;
   }
   ids.emplace_back(begin, whole.end());
   return ids;

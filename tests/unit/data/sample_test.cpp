@@ -172,6 +172,34 @@ TEST(Sample, ChatIsEncodedAsOneText) {
             std::string(43, '.') + "a1/assistant>" + std::string(25, '.') + "a2/assistant>$");
 }
 
+TEST(Sample, TokenOverTheBorderOfAnAnswerIsLearnt) {
+  static constexpr int32_t kPair = 900;  // ">a"
+  TextEncoder encoder = chat_encoder();
+  encoder.encode = [inner = encoder.encode](std::string_view text) {
+    std::vector<int32_t> ids;
+    for (size_t i = 0; i < text.size(); ++i) {
+      if (text.substr(i).starts_with(">a"))
+        ids.push_back(kPair), ++i;
+      else
+        ids.push_back(inner(text.substr(i, 1)).front());
+    }
+    return ids;
+  };
+  const PromptStyle style = PromptStyle::make("chat", encoder);
+  const Sample sample = make_sample(conversation(), style, encoder, {.mask_prompt = true});
+  const auto learnt = [&](size_t at) { return sample.labels[at] == sample.ids[at]; };
+  int pairs = 0;
+  for (size_t i = 0; i < sample.ids.size(); ++i) {
+    if (sample.ids[i] != kPair) continue;
+    ++pairs;
+    EXPECT_TRUE(learnt(i) && !learnt(i - 1)) << i;
+  }
+  EXPECT_EQ(pairs, 2);
+  const std::string answer = "1/assistant>";
+  EXPECT_EQ(std::ranges::count_if(sample.labels, [](int32_t label) { return label >= 0; }),
+            2 * (1 + std::ssize(answer)) + 1);
+}
+
 // A row of question and answer is a chat of two turns.
 TEST(Sample, ChatEndsTheAnswerOfARowAsTheTemplateDoes) {
   const TextEncoder encoder = chat_encoder();
