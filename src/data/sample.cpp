@@ -17,6 +17,7 @@ namespace {
 struct Segment {
   std::string text;
   bool learnt = false;
+  bool left_out = false;  // has no loss even where prompts have
 };
 
 // The turns up to the last answer: what comes after it has nothing to be learnt. Empty: no chat.
@@ -26,6 +27,10 @@ std::vector<Message> chat_of(const Row& row, const PromptStyle& style) {
   std::vector<Message> turns = row.messages;
   while (!turns.empty() && turns.back().role != "assistant") turns.pop_back();
   return turns;
+}
+
+Segment answer_of(const Message& turn, const std::string& text) {
+  return {text, turn.learnt, !turn.learnt};
 }
 
 // Cuts a chat, as the template writes it, at the borders of the assistant's turns. Templates exist
@@ -41,15 +46,15 @@ std::vector<Segment> chat_segments(std::span<const Message> turns, const PromptS
     const std::string before = i == 0 ? std::string() : style.render(turns.first(i), true);
     const std::string after = style.render(turns.first(i + 1), false);
     if (before.size() < written || !after.starts_with(before) || !prompt.starts_with(after))
-      return {{prompt, false}, {answer, true}};
+      return {{prompt, false}, answer_of(turns.back(), answer)};
     std::string earlier = after.substr(before.size());
     earlier.erase(earlier.find_last_not_of(" \t\r\n") + 1);
     segments.push_back({before.substr(written), false});
-    segments.push_back({earlier, true});
+    segments.push_back(answer_of(turns[i], earlier));
     written = before.size() + earlier.size();
   }
   segments.push_back({prompt.substr(written), false});
-  segments.push_back({answer, true});
+  segments.push_back(answer_of(turns.back(), answer));
   return segments;
 }
 
@@ -197,7 +202,8 @@ int64_t room_for_text(const SampleOptions& options) {
 }
 
 int64_t count_left_out(const Row& row, std::span<const Segment> segments, bool last_alone) {
-  const auto answers = std::ranges::count(row.messages, "assistant", &Message::role);
+  const auto answers = std::ranges::count_if(
+      row.messages, [](const Message& turn) { return turn.role == "assistant" && turn.learnt; });
   const auto learnt = last_alone ? 1 : std::ranges::count(segments, true, &Segment::learnt);
   return std::max<int64_t>(0, answers - learnt);
 }
@@ -246,7 +252,8 @@ Sample make_sample(const Row& row, const PromptStyle& style, const TextEncoder& 
   for (size_t i = 0; i < segments.size(); ++i) {
     const std::vector<int32_t>& ids = parts[i];
     sample.ids.insert(sample.ids.end(), ids.begin(), ids.end());
-    if (segments[i].learnt || !(options.mask_prompt || has_pictures))
+    const bool with_prompts = !(options.mask_prompt || has_pictures || segments[i].left_out);
+    if (segments[i].learnt || with_prompts)
       sample.labels.insert(sample.labels.end(), ids.begin(), ids.end());
     else
       sample.labels.resize(sample.ids.size(), options.ignore_index);

@@ -45,8 +45,23 @@ std::string columns_of(const json& object) {
 // ShareGPT's names for the parties of a chat.
 std::string role_of(std::string name) {
   if (name == "human") return "user";
-  if (name == "gpt" || name == "bot" || name == "model") return "assistant";
+  for (const char* assistant : {"gpt", "bot", "model", "function_call"})
+    if (name == assistant) return "assistant";
+  if (name == "observation") return "tool";
   return name;
+}
+
+// OpenAI's and Mistral's "weight", axolotl's "train" and "training".
+bool is_learnt(const json& turn, const std::string& place) {
+  for (const char* key : {"weight", "train", "training"}) {
+    const json* mark = find(turn, key);
+    if (mark == nullptr) continue;
+    if (mark->is_boolean()) return mark->get<bool>();
+    if (*mark == 0 || *mark == 1) return *mark == 1;
+    throw UserError("{}: \"{}\" is {}; write 0 or false for an answer without loss, 1 or true else",
+                    place, key, shortened(mark->dump(), 40));
+  }
+  return true;
 }
 
 // A picture's file: its path, or an object that names it.
@@ -142,8 +157,8 @@ void add_turn(const json& turn, size_t number, Row& row, const std::string& wher
           "call into \"content\", or leave the row out",
           place, key);
   if (role != nullptr && content != nullptr) {
-    turns.push_back(
-        {role_of(text_of(*role, "role", place)), content_of(*content, "content", row, place)});
+    turns.push_back({role_of(text_of(*role, "role", place)),
+                     content_of(*content, "content", row, place), is_learnt(turn, place)});
     return;
   }
   if (add_pair(turn, row, place)) return;

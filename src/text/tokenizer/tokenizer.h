@@ -23,6 +23,7 @@ struct SpecialTokens {
 
 struct Message {
   std::string role, content;
+  bool learnt = true;  // of an answer in a training set; templates do not see it
 };
 
 // The keys tokenizer.ggml.* of a GGUF file, unchanged.

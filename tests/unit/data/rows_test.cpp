@@ -74,6 +74,33 @@ TEST(Rows, ReadsChatsInTheirThreeShapes) {
   }
 }
 
+TEST(Rows, ReadsWhichAnswersOfAChatAreLearnt) {
+  const auto chat = [](const std::string& mark) {
+    return R"({"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"a",)" +
+           mark + "}]}";
+  };
+  for (const char* mark :
+       {R"("weight":0)", R"("weight":0.0)", R"("train":false)", R"("training":false)"})
+    EXPECT_FALSE(rows_of("a.jsonl", chat(mark))[0].messages[1].learnt) << mark;
+  for (const char* mark : {R"("weight":1)", R"("train":true)", R"("weight":null)", R"("id":0)"})
+    EXPECT_TRUE(rows_of("a.jsonl", chat(mark))[0].messages[1].learnt) << mark;
+  EXPECT_CONTAINS(refusal("a.jsonl", chat(R"("weight":0.5)")),
+                  "turn 2: \"weight\" is 0.5; write 0 or false");
+}
+
+// ShareGPT's names for a call of a tool and its result.
+TEST(Rows, ReadsCallsOfToolsAsTurns) {
+  const Row row =
+      rows_of(
+          "a.jsonl",
+          R"({"conversations":[{"from":"human","value":"q"},{"from":"function_call","value":"c"},)"
+          R"({"from":"observation","value":"r"},{"from":"gpt","value":"a"}]})")
+          .at(0);
+  std::string roles;
+  for (const Message& turn : row.messages) roles += turn.role + " ";
+  EXPECT_EQ(roles, "user assistant tool assistant ");
+}
+
 TEST(Rows, ReadsQuestionsAndAnswersUnderManyNames) {
   for (const char* row :
        {R"({"question":"q","answer":"a"})", R"({"query":"q","response":"a"})",

@@ -157,6 +157,23 @@ TEST(Sample, ChatLearnsEveryAnswerAndNothingElse) {
   EXPECT_EQ(sample.left_out_answers, 0);
 }
 
+TEST(Sample, ChatLeavesMarkedAnswersOut) {
+  const TextEncoder encoder = chat_encoder();
+  const PromptStyle style = PromptStyle::make("chat", encoder);
+  Row row = conversation();
+  row.messages[2].learnt = false;
+  Sample sample = make_sample(row, style, encoder, {.mask_prompt = true});
+  EXPECT_EQ(labels_of(sample), std::string(80, '.') + "a2/assistant>$");
+  EXPECT_EQ(sample.left_out_answers, 0);
+  row.messages[2].learnt = true;
+  row.messages[4].learnt = false;
+  sample = make_sample(row, style, encoder, {.mask_prompt = true});
+  EXPECT_EQ(labels_of(sample), std::string(42, '.') + "a1/assistant>" + std::string(39, '.'));
+  EXPECT_EQ(sample.left_out_answers, 0);
+  sample = make_sample(row, style, encoder, {});
+  EXPECT_EQ(labels_of(sample), text_of(sample.ids).substr(0, 80) + std::string(14, '.'));
+}
+
 // As sentencepiece's vocabularies do, which put a space before a text.
 TEST(Sample, ChatIsEncodedAsOneText) {
   TextEncoder encoder = chat_encoder();
