@@ -12,14 +12,16 @@ namespace snug::exec {
 WeightStreaming::WeightStreaming(std::vector<nn::Unit*> units, ops::CopyStream& copies,
                                  bool prefetch, bool streams_experts)
     : units_(std::move(units)), copies_(copies), prefetch_(prefetch) {
-  for (nn::Unit* unit : units_) {
-    std::vector<nn::Parameter*> used = unit->uses();
-    if (streams_experts)
-      for (const std::vector<nn::Parameter*>& expert : streamed_experts(*unit))
-        std::erase_if(
-            used, [&](nn::Parameter* p) { return std::ranges::find(expert, p) != expert.end(); });
-    used_.push_back(std::move(used));
-  }
+  if (!streams_experts) return;
+  for (nn::Unit* unit : units_)
+    for (const std::vector<nn::Parameter*>& expert : streamed_experts(*unit))
+      others_.insert(expert.begin(), expert.end());
+}
+
+std::vector<nn::Parameter*> WeightStreaming::used(int64_t index) const {
+  std::vector<nn::Parameter*> used = units_[static_cast<size_t>(index)]->uses();
+  std::erase_if(used, [&](const nn::Parameter* parameter) { return others_.contains(parameter); });
+  return used;
 }
 
 void WeightStreaming::before_forward(UnitRun& run) {
@@ -39,11 +41,10 @@ void WeightStreaming::after_backward(UnitRun& run) { release(run.index); }
 
 void WeightStreaming::send(int64_t index) {
   if (sent_.contains(index)) return;
-  const auto unit = static_cast<size_t>(index);
-  const memory::UnitGuard tag(memory::unit_id(units_[unit]->name()));
+  const memory::UnitGuard tag(memory::unit_id(units_[static_cast<size_t>(index)]->name()));
   ops::CopyStream::Ticket& ticket = sent_[index];
   std::vector<ops::Copy> copies;
-  for (const nn::Parameter* parameter : used_[unit]) {
+  for (const nn::Parameter* parameter : used(index)) {
     if (!memory::is_vacant(parameter->value)) continue;
     memory::refill(parameter->value, memory::Category::Parameters);
     copies.push_back({parameter->value.detach(), parameter->home});
@@ -61,13 +62,13 @@ void WeightStreaming::arrive(int64_t index, int64_t next) {
 bool WeightStreaming::is_used_elsewhere(const nn::Parameter* parameter, int64_t index) const {
   return std::any_of(sent_.begin(), sent_.end(), [&](const auto& sent) {
     if (sent.first == index) return false;
-    const std::vector<nn::Parameter*>& used = used_[static_cast<size_t>(sent.first)];
-    return std::ranges::find(used, parameter) != used.end();
+    const std::vector<nn::Parameter*> uses = used(sent.first);
+    return std::ranges::find(uses, parameter) != uses.end();
   });
 }
 
 void WeightStreaming::release(int64_t index) {
-  for (const nn::Parameter* parameter : used_[static_cast<size_t>(index)])
+  for (const nn::Parameter* parameter : used(index))
     if (!is_used_elsewhere(parameter, index)) memory::vacate(parameter->value);
   sent_.erase(index);
 }

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <vector>
 
 #include "core/ops/device/copy_stream.h"
@@ -33,10 +34,12 @@ class WeightStreaming final : public Policy {
   // Waits for the unit's weights; with prefetch starts the copies of unit `next`.
   void arrive(int64_t index, int64_t next);
   void release(int64_t index);
+  // What it brings of the unit. Adapters may come and go.
+  std::vector<nn::Parameter*> used(int64_t index) const;
   bool is_used_elsewhere(const nn::Parameter* parameter, int64_t index) const;
 
   std::vector<nn::Unit*> units_;
-  std::vector<std::vector<nn::Parameter*>> used_;  // by unit
+  std::set<const nn::Parameter*> others_;  // that ExpertStreaming brings
   ops::CopyStream& copies_;
   bool prefetch_;
   std::map<int64_t, ops::CopyStream::Ticket> sent_;  // by unit: copies that are done or in progress
