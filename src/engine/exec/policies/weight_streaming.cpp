@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/exec/policies/weight_streaming.h"
 
-#include <algorithm>
-
 #include "core/memory/guards.h"
 #include "core/memory/placement.h"
 #include "engine/exec/policies/expert_streaming.h"
@@ -59,18 +57,15 @@ void WeightStreaming::arrive(int64_t index, int64_t next) {
 }
 
 // A weight that two units use stays while one of them needs it.
-bool WeightStreaming::is_used_elsewhere(const nn::Parameter* parameter, int64_t index) const {
-  return std::any_of(sent_.begin(), sent_.end(), [&](const auto& sent) {
-    if (sent.first == index) return false;
-    const std::vector<nn::Parameter*> uses = used(sent.first);
-    return std::ranges::find(uses, parameter) != uses.end();
-  });
-}
-
 void WeightStreaming::release(int64_t index) {
-  for (const nn::Parameter* parameter : used(index))
-    if (!is_used_elsewhere(parameter, index)) memory::vacate(parameter->value);
   sent_.erase(index);
+  std::set<const nn::Parameter*> needed;
+  for (const auto& [other, ticket] : sent_) {
+    const std::vector<nn::Parameter*> uses = used(other);
+    needed.insert(uses.begin(), uses.end());
+  }
+  for (const nn::Parameter* parameter : used(index))
+    if (!needed.contains(parameter)) memory::vacate(parameter->value);
 }
 
 void WeightStreaming::abandon() {

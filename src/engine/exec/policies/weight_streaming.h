@@ -36,7 +36,6 @@ class WeightStreaming final : public Policy {
   void release(int64_t index);
   // What it brings of the unit. Adapters may come and go.
   std::vector<nn::Parameter*> used(int64_t index) const;
-  bool is_used_elsewhere(const nn::Parameter* parameter, int64_t index) const;
 
   std::vector<nn::Unit*> units_;
   std::set<const nn::Parameter*> others_;  // that ExpertStreaming brings
