@@ -28,6 +28,10 @@ std::string nearest_name(std::string_view name, const std::vector<std::string>& 
   if (std::ranges::count_if(candidates, ends) == 1) return *std::ranges::find_if(candidates, ends);
   // Of two letters every other name is near, and of a word as long as a page none is meant.
   if (name.size() < 3 || name.size() > 200) return {};
+  // max_seq_len for max_seq_length.
+  const auto begins = [&](const std::string& candidate) { return candidate.starts_with(name); };
+  if (std::ranges::count_if(candidates, begins) == 1)
+    return *std::ranges::find_if(candidates, begins);
   const std::string* best = nullptr;
   size_t best_distance = std::max<size_t>(1, name.size() / 4) + 1;
   for (const std::string& candidate : candidates) {

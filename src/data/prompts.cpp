@@ -10,6 +10,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "data/rows/row_from_json.h"
 
 namespace snug::data {
 namespace {
@@ -87,15 +88,22 @@ std::string PromptStyle::prompt(const Row& row) const {
 
 Message PromptStyle::question(const Row& row) { return {"user", joined(row, "\n\n")}; }
 
-std::string PromptStyle::render(std::span<const Message> turns, bool add_generation_prompt) const {
+std::string PromptStyle::render(std::span<const Message> turns, bool add_generation_prompt,
+                                std::string_view tools) const {
   SNUG_CHECK(chat_, "style {} has no chat template", name_);
-  return chat_(turns, add_generation_prompt);
+  return chat_(turns, add_generation_prompt, tools);
 }
 
-std::string PromptStyle::render_answer(const std::string& before,
-                                       std::span<const Message> turns) const {
-  std::string whole = render(turns, false);
-  if (!whole.starts_with(before)) return turns.back().content;
+std::string PromptStyle::render_answer(const std::string& before, std::span<const Message> turns,
+                                       std::string_view tools) const {
+  std::string whole = render(turns, false, tools);
+  if (!whole.starts_with(before)) {
+    if (turns.back().more.empty()) return turns.back().content;
+    throw UserError(
+        "the chat template begins an answer otherwise than it writes one, so that what this answer "
+        "has beside \"content\" ({}) cannot be cut out; put it into \"content\"",
+        shortened(turns.back().more, 60));
+  }
   whole.erase(0, before.size());
   whole.erase(whole.find_last_not_of(" \t\r\n") + 1);
   return whole;
@@ -118,12 +126,14 @@ TextEncoder make_encoder(const tokenizer::Tokenizer& tokenizer) {
   TextEncoder encoder;
   encoder.bos = special.bos;
   encoder.eos = special.eos;
+  encoder.eos_text = tokenizer.id_to_token(special.eos);
   encoder.pad = special.pad;
   encoder.add_bos = special.add_bos;
   encoder.encode = [&tokenizer](std::string_view text) { return tokenizer.encode(text, false); };
   if (tokenizer.has_chat_template())
-    encoder.chat = [&tokenizer](std::span<const tokenizer::Message> turns, bool open) {
-      return tokenizer.apply_chat_template(turns, open);
+    encoder.chat = [&tokenizer](std::span<const tokenizer::Message> turns, bool open,
+                                std::string_view tools) {
+      return tokenizer.apply_chat_template(turns, open, tools);
     };
   return encoder;
 }
@@ -131,7 +141,7 @@ TextEncoder make_encoder(const tokenizer::Tokenizer& tokenizer) {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 constexpr const char* kName = "prompt_style.json";
 constexpr size_t kMaxBytes = size_t{1} << 20;

@@ -23,8 +23,12 @@ struct TextEncoder {
   std::function<std::vector<int32_t>(std::string_view)> encode;
   // Renders turns with the model's chat template, optionally with the start of an assistant turn.
   // Empty: no template.
-  std::function<std::string(std::span<const tokenizer::Message>, bool add_generation_prompt)> chat;
+  // `tools`: a JSON array; empty: none.
+  std::function<std::string(std::span<const tokenizer::Message>, bool add_generation_prompt,
+                            std::string_view tools)>
+      chat;
   int32_t bos = -1, eos = -1, pad = -1;  // -1: the tokenizer has none
+  std::string eos_text;                  // as templates write it
   bool add_bos = false;
 
   // Encodes the start of a document, with the beginning-of-sequence token if the tokenizer adds it.
@@ -53,12 +57,14 @@ class PromptStyle {
   // The user's turn of a chat that a row without messages stands for.
   static Message question(const Row& row);
   // Renders turns with the chat template; only if is_chat().
-  std::string render(std::span<const Message> turns, bool add_generation_prompt) const;
+  std::string render(std::span<const Message> turns, bool add_generation_prompt,
+                     std::string_view tools = {}) const;
   // What the template adds for the last turn behind its beginning, with the space before an answer
-  // and the token behind it, but without line breaks at its end. The turn's own text if the
-  // template rewrites what came before.
+  // and the token behind it, but without line breaks at its end. Where the template rewrites what
+  // came before, the turn's own text, or a UserError if it calls tools.
   // `before`: the turns up to the last, rendered with the start of an answer.
-  std::string render_answer(const std::string& before, std::span<const Message> turns) const;
+  std::string render_answer(const std::string& before, std::span<const Message> turns,
+                            std::string_view tools = {}) const;
   bool is_chat() const { return kind_ == Kind::Chat; }
   const std::string& name() const { return name_; }
 
@@ -66,7 +72,7 @@ class PromptStyle {
   enum class Kind { Alpaca, Flan, Longform, Chat, Plain };
   Kind kind_ = Kind::Plain;
   std::string name_;
-  std::function<std::string(std::span<const Message>, bool)> chat_;
+  decltype(TextEncoder::chat) chat_;
 };
 
 // prompt_style.json: LitGPT's key "class_path" and two more keys, which cover all styles.

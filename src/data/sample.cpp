@@ -34,17 +34,21 @@ Segment answer_of(const Message& turn, const std::string& text) {
 }
 
 // Cuts a chat, as the template writes it, at the borders of the assistant's turns. Templates exist
-// that write earlier turns differently once later ones follow; then only the last answer is learnt.
+// that write earlier turns differently once later ones follow; then only the last answer is learnt,
+// except where they do no more than end every text (Phi-3) with the end of sequence, `eos`.
 // Answers are what the template makes of them, without the line breaks behind them.
-std::vector<Segment> chat_segments(std::span<const Message> turns, const PromptStyle& style) {
+std::vector<Segment> chat_segments(std::span<const Message> turns, const PromptStyle& style,
+                                   std::string_view tools, const std::string& eos) {
   std::vector<Segment> segments;
-  const std::string prompt = style.render(turns.first(turns.size() - 1), true);
-  const std::string answer = style.render_answer(prompt, turns);
+  const std::string prompt = style.render(turns.first(turns.size() - 1), true, tools);
+  const std::string answer = style.render_answer(prompt, turns, tools);
   size_t written = 0;
   for (size_t i = 0; i + 1 < turns.size(); ++i) {
     if (turns[i].role != "assistant") continue;
-    const std::string before = i == 0 ? std::string() : style.render(turns.first(i), true);
-    const std::string after = style.render(turns.first(i + 1), false);
+    const std::string before = i == 0 ? std::string() : style.render(turns.first(i), true, tools);
+    std::string after = style.render(turns.first(i + 1), false, tools);
+    if (!prompt.starts_with(after) && !eos.empty() && after.ends_with(eos))
+      after.resize(after.size() - eos.size());
     if (before.size() < written || !after.starts_with(before) || !prompt.starts_with(after))
       return {{prompt, false}, answer_of(turns.back(), answer)};
     std::string earlier = after.substr(before.size());
@@ -59,9 +63,14 @@ std::vector<Segment> chat_segments(std::span<const Message> turns, const PromptS
 }
 
 std::vector<Segment> segments_of(const Row& row, std::span<const Message> chat,
-                                 const PromptStyle& style) {
+                                 const PromptStyle& style, const std::string& eos) {
   if (row.kind == RowKind::Text) return {{row.output, true}, {"", true}};
-  if (!chat.empty()) return chat_segments(chat, style);
+  if (!chat.empty()) return chat_segments(chat, style, row.tools, eos);
+  if (row.needs_template)
+    throw UserError(
+        "an answer calls tools (\"tool_calls\"), which prompt style {} does not write; use a model "
+        "with a chat template and data.prompt_style: chat, or put the call into \"content\"",
+        style.name());
   return {{style.prompt(row), false}, {row.output, true}};
 }
 
@@ -225,7 +234,7 @@ Sample make_sample(const Row& row, const PromptStyle& style, const TextEncoder& 
   SNUG_CHECK(options.ignore_index < 0, "ignore_index {}", options.ignore_index);
   const bool has_pictures = options.reading.image_size > 0;
   const std::vector<Message> chat = chat_of(row, style);
-  std::vector<Segment> segments = segments_of(row, chat, style);
+  std::vector<Segment> segments = segments_of(row, chat, style, encoder.eos_text);
   if (options.reading.source) {
     std::string prompt;
     if (row.kind == RowKind::Text)

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <limits>
 #include <numeric>
 #include <string>
@@ -147,15 +148,29 @@ namespace {
 constexpr uint64_t kSplitPurpose = ~uint64_t{0};
 constexpr uint64_t kChoicePurpose = ~uint64_t{1};
 
-std::filesystem::path find_part(const std::filesystem::path& folder, const std::string& part) {
-  for (const char* ending : {".json", ".jsonl", ".parquet"}) {
-    std::filesystem::path path = folder / (part + ending);
-    if (std::filesystem::is_regular_file(path)) return path;
-  }
+// The option for what a folder holds instead, as the end of a sentence.
+std::string what_else(const std::filesystem::path& folder) {
+  const auto has = [&](const char* name) { return std::filesystem::exists(folder / name); };
+  if (has("dataset_dict.json") || has("state.json"))
+    return fmt::format("; a data set of save_to_disk is --data HFDataset --data.path {}",
+                       folder.string());
+  if (has("metadata.jsonl") || has("metadata.csv"))
+    return fmt::format("; pictures with a metadata file are --data ImageFolder --data.path {}",
+                       folder.string());
+  return "";
+}
+
+std::filesystem::path find_part(const std::filesystem::path& folder,
+                                std::initializer_list<const char*> names) {
+  for (const std::string name : names)
+    for (const char* ending : {".json", ".jsonl", ".parquet", ".csv", ".tsv"}) {
+      std::filesystem::path path = folder / (name + ending);
+      if (std::filesystem::is_regular_file(path)) return path;
+    }
   throw UserError(
-      "{}: no {}.json (or .jsonl, .parquet); a data folder needs one file named train and one "
-      "named val",
-      folder.string(), part);
+      "{}: no {}.json (or .jsonl, .parquet, .csv, .tsv); a data folder needs one file named train "
+      "and one named val or validation{}",
+      folder.string(), *names.begin(), what_else(folder));
 }
 
 }  // namespace
@@ -173,9 +188,9 @@ int64_t validation_rows(int64_t num_rows, double fraction, SplitRounding roundin
   const int64_t count = std::max<int64_t>(1, static_cast<int64_t>(rounded));
   if (count >= num_rows)
     throw UserError(
-        "val_split_fraction = {} of {} rows leaves none to train on; give more rows or a smaller "
-        "fraction",
-        fraction, num_rows);
+        "val_split_fraction = {} of {} leaves none to train on; give more rows, or 0 to hold out "
+        "none",
+        fraction, num_rows == 1 ? "1 row" : fmt::format("{} rows", num_rows));
   return count;
 }
 
@@ -200,8 +215,8 @@ Split split_rows(std::vector<Row> rows, double val_split_fraction, uint64_t seed
 }
 
 Split read_split_folder(const std::filesystem::path& folder, const Columns& columns) {
-  return {read_rows(find_part(folder, "train"), columns),
-          read_rows(find_part(folder, "val"), columns)};
+  return {read_rows(find_part(folder, {"train"}), columns),
+          read_rows(find_part(folder, {"val", "validation"}), columns)};
 }
 
 }  // namespace snug::data

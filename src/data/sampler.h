@@ -90,7 +90,8 @@ std::vector<int64_t> choose_rows(int64_t count, std::optional<int64_t> max_sampl
 Split split_rows(std::vector<Row> rows, double val_split_fraction, uint64_t seed,
                  SplitRounding rounding = SplitRounding::Down);
 
-// Reads a folder with train.json and val.json (or .jsonl, .parquet), as LitGPT's JSON data does.
+// Reads a folder with train.json and val.json, as LitGPT's JSON data does; also validation.json,
+// and .jsonl, .parquet, .csv or .tsv.
 Split read_split_folder(const std::filesystem::path& folder, const Columns& columns = {});
 
 }  // namespace snug::data

@@ -294,10 +294,12 @@ Checkpoint open_checkpoint(const fs::path& path, Part part) {
     throw UserError(
         "{} holds an adapter, not a model: give its base, or merge both with snug merge {}",
         path.string(), path.string());
+  const fs::path trained = path / "final";
   throw UserError(
       "{} holds no model: neither config.json (Hugging Face) nor model_config.yaml with "
-      "lit_model.pth (LitGPT) nor a .gguf file is in it",
-      path.string());
+      "lit_model.pth (LitGPT) nor a .gguf file is in it{}",
+      path.string(),
+      fs::is_directory(trained) ? "; what a run trained is in " + trained.string() : "");
 }
 
 std::unique_ptr<Model> model_like(const Model& model) {

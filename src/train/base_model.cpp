@@ -174,6 +174,10 @@ void check_base_stays(const recipe::Recipe& recipe) {
 BaseModel::BaseModel(const recipe::Recipe& recipe) : recipe_(recipe) {
   check_base_stays(recipe_);
   const bool reads_text = !is_random() || !engine::is_synthetic(recipe_.data);
+  if (is_random() && recipe_.checkpoint_dir.empty() && reads_text)
+    throw UserError(
+        "model.config gives a model without a tokenizer, which rows of text need; give the folder "
+        "of one with --checkpoint_dir, or --data Synthetic to train on random tokens");
   // From random weights, a folder needs to hold no more than a tokenizer.
   if (is_random() && !recipe_.checkpoint_dir.empty() &&
       !std::filesystem::is_directory(recipe_.checkpoint_dir))

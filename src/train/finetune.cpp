@@ -431,6 +431,7 @@ void Finetune::show_samples() {
 SampleAnswerOptions Finetune::sample_options() const {
   return {.count = recipe_.eval.num_samples,
           .max_new_tokens = recipe_.eval.max_new_tokens.value_or(100),
+          .max_seq_length = recipe_.train.max_seq_length.value_or(0),
           .first = recipe_.eval.evaluate_example,
           .seed = recipe_.seed};
 }

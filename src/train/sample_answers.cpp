@@ -69,10 +69,11 @@ std::vector<SampleAnswer> answer_samples(const engine::Engine& engine, models::M
   const size_t first = first_index(options, rows.size());
   const size_t count = std::min(rows.size(), static_cast<size_t>(options.count));
   const int64_t positions = model.dimensions().max_positions;
-  for (size_t i = 0; i < count; ++i) {
+  for (size_t i = 0; i < rows.size() && answers.size() < count; ++i) {
     const data::Row& row = rows[(first + i) % rows.size()];
     const use::Prompt prompt = use::prompt_with_pictures(model, encoder, style.prompt(row),
                                                          pictures_of(row, dataset.processor));
+    if (options.max_seq_length > 0 && std::ssize(prompt.ids) > options.max_seq_length) continue;
     model.prepare(engine.device,
                   std::min(positions, std::ssize(prompt.ids) + options.max_new_tokens));
     const use::Generation generation = generator.generate(
@@ -82,6 +83,9 @@ std::vector<SampleAnswer> answer_samples(const engine::Engine& engine, models::M
         row.input.empty() ? row.instruction : row.instruction + " " + row.input;
     answers.push_back({one_line(question), one_line(row.output), one_line(generation.text)});
   }
+  if (answers.empty())
+    throw UserError("no held-out question fits into train.max_seq_length = {}",
+                    options.max_seq_length);
   return answers;
 }
 

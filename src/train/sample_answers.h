@@ -19,6 +19,7 @@ struct SampleAnswer {
 struct SampleAnswerOptions {
   int64_t count = 3;
   int64_t max_new_tokens = 50;
+  int64_t max_seq_length = 0;   // longer questions are passed over, as no plan knows them; 0: none
   std::string first = "first";  // first, random (by seed) or an index
   uint64_t seed = 0;
 };
@@ -26,7 +27,8 @@ struct SampleAnswerOptions {
 // Throws UserError if `first` does not name a question.
 void check_sample_options(const data::Dataset& dataset, const SampleAnswerOptions& options);
 
-// Prepares the model for texts as long as question and answer.
+// Prepares the model for texts as long as question and answer. Throws UserError if all questions
+// are too long.
 std::vector<SampleAnswer> answer_samples(const engine::Engine& engine, models::Model& model,
                                          const tokenizer::Tokenizer& tokenizer,
                                          const data::Dataset& dataset,

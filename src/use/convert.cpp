@@ -160,6 +160,16 @@ void write_modelfile(const fs::path& folder, const recipe::ConvertOptions& optio
                                           .stops = {text_of(encoder.eos)}}));
 }
 
+// Programs that read a GGUF file ask by its chat template.
+void warn_of_prompt_style(const fs::path& source) {
+  const auto record = data::read_prompt_record(source);
+  if (!record || record->style == "chat") return;
+  warn(
+      "the model was fine-tuned with prompt style {}, which a GGUF file cannot say; ask it with "
+      "--prompt_style {}, or write a folder for Ollama with --to ollama",
+      record->style, record->style);
+}
+
 FolderLock lock_destination(const recipe::ConvertOptions& options) {
   return FolderLock(
       {.target = options.destination,
@@ -202,6 +212,7 @@ void convert_model(const recipe::ConvertOptions& options, const std::string& to)
     refuse_to_overwrite(path);  // another conversion may have finished meanwhile
     remove_abandoned_versions(path);
   }
+  if (to == "gguf") warn_of_prompt_style(options.source);
   const engine::ExportOptions export_options{.dtype = type,
                                              .gguf_type = options.gguf_type,
                                              .importance = importance ? &*importance : nullptr,

@@ -120,13 +120,22 @@ QWEN = """{%- if tools %}
     {%- elif message.role == "assistant" %}
         {%- set content = message.content %}
         {%- set thought = '' %}
-        {%- if message.reasoning is string %}{%- set thought = message.reasoning %}
-        {%- elif '</think>' in content %}
+        {%- if message.reasoning_content is string %}{%- set thought = message.reasoning_content %}
+        {%- elif content and '</think>' in content %}
             {%- set thought = content.split('</think>')[0].rstrip('\\n').split('<think>')[-1].lstrip('\\n') %}
             {%- set content = content.split('</think>')[-1].lstrip('\\n') %}
         {%- endif %}
         {%- if loop.index0 > ns.last_query_index and thought %}{{- '<|im_start|>' + message.role + '\\n<think>\\n' + thought.strip('\\n') + '\\n</think>\\n\\n' + content.lstrip('\\n') }}
-        {%- else %}{{- '<|im_start|>' + message.role + '\\n' + content }}{%- endif %}
+        {%- else %}{{- '<|im_start|>' + message.role + '\\n' + (content or '') }}{%- endif %}
+        {%- if message.tool_calls %}
+            {%- for call in message.tool_calls %}
+                {%- if (loop.first and content) or (not loop.first) %}{{- '\\n' }}{%- endif %}
+                {%- if call.function %}{%- set call = call.function %}{%- endif %}
+                {{- '<tool_call>\\n{"name": "' + call.name + '", "arguments": ' }}
+                {%- if call.arguments is string %}{{- call.arguments }}{%- else %}{{- call.arguments | tojson }}{%- endif %}
+                {{- '}\\n</tool_call>' }}
+            {%- endfor %}
+        {%- endif %}
         {{- '<|im_end|>\\n' }}
     {%- elif message.role == "tool" %}
         {%- if (loop.first) or (messages[loop.index0 - 1].role != "tool") %}{{- '<|im_start|>user' }}{%- endif %}
@@ -280,7 +289,16 @@ CONVERSATIONS = [
     [{"role": "system", "content": "s"}, {"role": "user", "content": "u1"}, {"role": "assistant", "content": "<think>\nhm\n</think>\n\nanswer"}, {"role": "user", "content": "é 日本 {{ x }} {% y %}"}],
     [{"role": "user", "content": ""}, {"role": "assistant", "content": "<think>\nwell\n</think>\n\nso"}],
     [{"role": "assistant", "content": "first"}, {"role": "user", "content": "second"}],
+    [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a", "reasoning_content": "\nso 1 < 2\n"}],
     [{"role": "user", "content": "u"}, {"role": "tool", "content": "t1"}, {"role": "tool", "content": "t2"}, {"role": "user", "content": "v"}],
+]
+
+# Keys are not in the order of the alphabet, and must stay as they are.
+TOOLS = [{"type": "function", "function": {"name": "weather", "description": "of a \"city\", é", "parameters": {"type": "object", "required": ["city"], "properties": {"city": {"type": "string"}, "days": {"type": "integer", "minimum": 1, "default": 1.5}}}}}]
+CALLS = [
+    [{"role": "user", "content": "Rain?"}, {"role": "assistant", "content": None, "tool_calls": [{"type": "function", "id": "1", "function": {"name": "weather", "arguments": {"days": 2, "city": "Köln", "exact": True}}}]},
+     {"role": "tool", "name": "weather", "content": "yes"}, {"role": "assistant", "content": "Yes."}],
+    [{"role": "user", "content": "Rain?"}, {"role": "assistant", "content": "I look.", "reasoning_content": "two", "tool_calls": [{"name": "weather", "arguments": "{\"city\": 1}"}, {"name": "weather", "arguments": {}}]}],
 ]
 
 
@@ -325,6 +343,10 @@ def main():
             for prompt in (False, True):
                 variables = {"messages": messages, "add_generation_prompt": prompt, "tools": None, "documents": None, **TOKENS}
                 cases.append({"name": name, "template": template, "messages": messages, "add_generation_prompt": prompt, "expected": render(template, variables)})
+    for messages in CALLS:
+        for tools in (None, TOOLS):
+            variables = {"messages": messages, "add_generation_prompt": False, "tools": tools, "documents": None, **TOKENS}
+            cases.append({"name": "qwen", "template": QWEN, "messages": messages, "add_generation_prompt": False, "tools": tools, "expected": render(QWEN, variables)})
     snippets = [{"template": text, "expected": render(text, VARIABLES)} for text in split_snippets()]
     document = {"jinja2": jinja2.__version__, "tokens": TOKENS, "variables": VARIABLES, "chats": cases, "snippets": snippets}
     (DATA / "jinja.json").write_text(json.dumps(document, indent=0) + "\n", encoding="utf-8")

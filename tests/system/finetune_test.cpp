@@ -139,6 +139,19 @@ TEST(Finetune, FinalModelGoesOnWhereTrainingEnded) {
   ASSERT_EQ(evaluated.exit_code, 0) << evaluated.output;
   const double loss = nlohmann::json::parse(evaluated.output)["loss"];
   EXPECT_LT(loss, losses(read_run(folder / "out")).front());
+  expect_part(run({"generate", folder / "out", "--prompt", "say 3"}), 2,
+              "what a run trained is in " + trained);
+  expect_part(run({"convert", trained, folder / "out.gguf"}), 0,
+              "fine-tuned with prompt style plain, which a GGUF file cannot say");
+}
+
+TEST(Finetune, AConfigAloneHasNoTokenizerForRows) {
+  const TempFolder folder;
+  const fs::path rows = write_rows(folder / "rows.jsonl", 4);
+  const std::string config = std::string(SNUG_SOURCE_DIR) + "/tests/data/system/tiny/config.json";
+  expect_part(run({"finetune_full", "--model.config", config, "--data", "JSON", "--data.json_path",
+                   rows.string(), "--out_dir", folder / "out"}),
+              2, "a model without a tokenizer");
 }
 
 // A model is asked, and judged, as it was trained.

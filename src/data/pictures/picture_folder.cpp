@@ -17,7 +17,7 @@ namespace snug::data {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 constexpr const char* kUsualNames[] = {"metadata.jsonl", "metadata.csv"};
 

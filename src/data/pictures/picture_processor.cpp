@@ -13,7 +13,7 @@
 namespace snug::data {
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 constexpr const char* kFileName = "preprocessor_config.json";
 constexpr const char* kFileOfAll = "processor_config.json";

@@ -193,7 +193,7 @@ std::unique_ptr<ArrowRows> open_arrow_rows(const std::filesystem::path& path,
 
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 template <class ListArray>
 json list_at(const ListArray& array, int64_t i) {

@@ -30,7 +30,7 @@ T value_or_throw(arrow::Result<T> result, const std::string& name, const char* k
 
 // Text, lists and structs as JSON; any other type as a number, which is refused where text is
 // needed.
-nlohmann::json json_at(const arrow::Array& array, int64_t i);
+nlohmann::ordered_json json_at(const arrow::Array& array, int64_t i);
 
 // A caption: text, or the first of a list of texts; none for null.
 bool is_caption_type(const arrow::DataType& type);

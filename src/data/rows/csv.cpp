@@ -107,14 +107,14 @@ std::vector<std::string> column_names(std::string_view header, char separator,
   return names;
 }
 
-nlohmann::json object_of(std::vector<std::string> fields, const std::vector<std::string>& names,
-                         const std::string& where) {
+nlohmann::ordered_json object_of(std::vector<std::string> fields,
+                                 const std::vector<std::string>& names, const std::string& where) {
   if (fields.size() != names.size())
     throw UserError(
         "{}: {} fields, but the first line names {} columns; put a text with separators or line "
         "breaks in double quotes",
         where, fields.size(), names.size());
-  nlohmann::json object = nlohmann::json::object();
+  nlohmann::ordered_json object = nlohmann::ordered_json::object();
   for (size_t i = 0; i < fields.size(); ++i) object[names[i]] = std::move(fields[i]);
   return object;
 }

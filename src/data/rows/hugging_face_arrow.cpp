@@ -163,7 +163,7 @@ std::vector<Row> rows_of_table(const Table& table, const Columns& columns) {
                     fmt::join(schema.field_names(), ", "));
   std::vector<Row> rows;
   for (int64_t i = 0; i < table.count(); ++i) {
-    nlohmann::json object = nlohmann::json::object();
+    nlohmann::ordered_json object = nlohmann::ordered_json::object();
     for (const int field : wanted) {
       const ArrowRows::Chunk chunk = table.at(field, i);
       object[schema.field(field)->name()] = json_at(*chunk.column, chunk.row);

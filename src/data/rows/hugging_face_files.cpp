@@ -14,7 +14,7 @@ namespace snug::data {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 json read_json_file(const fs::path& path) {
   json value = json::parse(read_file(path, size_t{1} << 26), nullptr, false);

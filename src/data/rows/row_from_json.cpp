@@ -12,10 +12,13 @@
 namespace snug::data {
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 constexpr const char* kSystemKeys[] = {"system", "system_prompt"};
 constexpr const char* kCallKeys[] = {"tool_calls", "function_call"};
+// What snug reads of a turn itself; a template gets all else.
+constexpr const char* kTurnKeys[] = {"role",   "content", "from",    "value",
+                                     "weight", "train",   "training"};
 constexpr const char* kPictureKeys[] = {"images", "image"};
 constexpr const char* kFileKeys[] = {"image", "path", "url", "image_url"};
 constexpr const char* kChatKeys[] = {"messages", "conversations", "conversation"};
@@ -49,6 +52,48 @@ std::string role_of(std::string name) {
     if (name == assistant) return "assistant";
   if (name == "observation") return "tool";
   return name;
+}
+
+// Arrow gives each of a column's objects the keys of all, null where they are missing.
+json without_nulls(const json& value) {
+  if (!value.is_structured()) return value;
+  json kept = value.is_array() ? json::array() : json::object();
+  for (const auto& item : value.items()) {
+    if (value.is_array())
+      kept.push_back(without_nulls(item.value()));
+    else if (!item.value().is_null())
+      kept[item.key()] = without_nulls(item.value());
+  }
+  return kept;
+}
+
+std::string text_from(const json& value) {
+  return value.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+bool check_depth(int depth, json::parse_event_t, const json&) {
+  if (depth > kMaxDepth) throw UserError("brackets nest deeper than {} levels", kMaxDepth);
+  return true;
+}
+
+// The tools that a row's model may call: a list, or its text, as tables hold it.
+std::string tools_of(const json& object, const std::string& where) {
+  const json* tools = find(object, "tools");
+  if (tools == nullptr || (tools->is_string() && tools->get_ref<const std::string&>().empty()))
+    return "";
+  json parsed;
+  if (tools->is_string()) {
+    const auto& text = tools->get_ref<const std::string&>();
+    parsed = json::parse(text, check_depth, false);
+    tools = &parsed;
+  }
+  if (!tools->is_array())
+    throw UserError(
+        "{}: \"tools\" must be a list of tools, or such a list as JSON text; leave it out where "
+        "there "
+        "are none",
+        where);
+  return tools->empty() ? "" : text_from(without_nulls(*tools));
 }
 
 // OpenAI's and Mistral's "weight", axolotl's "train" and "training".
@@ -135,6 +180,16 @@ bool add_pair(const json& turn, Row& row, const std::string& place) {
   return true;
 }
 
+// The keys that only a template reads, without those that are null, which tables give every row.
+std::string more_of(const json& turn, bool without_content) {
+  json more = json::object();
+  for (const auto& item : turn.items())
+    if (!item.value().is_null() && std::ranges::find(kTurnKeys, item.key()) == std::end(kTurnKeys))
+      more[item.key()] = without_nulls(item.value());
+  if (without_content) more["content"] = nullptr;
+  return more.empty() ? "" : text_from(more);
+}
+
 void add_turn(const json& turn, size_t number, Row& row, const std::string& where) {
   std::vector<Message>& turns = row.messages;
   if (turn.is_string()) {
@@ -149,16 +204,15 @@ void add_turn(const json& turn, size_t number, Row& row, const std::string& wher
     if (!role) role = find(turn, "from");
     if (!content) content = find(turn, "value");
   }
-  for (const char* key : kCallKeys)
-    if (const json* calls = turn.is_object() ? find(turn, key) : nullptr; calls && !calls->empty())
-      throw UserError(
-          "{}: \"{}\" is not supported, and without it the model would learn an empty answer; "
-          "write the "
-          "call into \"content\", or leave the row out",
-          place, key);
-  if (role != nullptr && content != nullptr) {
+  const bool calls = turn.is_object() && std::ranges::any_of(kCallKeys, [&](const char* key) {
+                       const json* found = find(turn, key);
+                       return found != nullptr && !found->empty();
+                     });
+  row.needs_template |= calls;
+  if (role != nullptr && (content != nullptr || calls)) {
     turns.push_back({role_of(text_of(*role, "role", place)),
-                     content_of(*content, "content", row, place), is_learnt(turn, place)});
+                     content ? content_of(*content, "content", row, place) : "",
+                     is_learnt(turn, place), more_of(turn, content == nullptr)});
     return;
   }
   if (add_pair(turn, row, place)) return;
@@ -251,6 +305,7 @@ Row chat_row(const json& object, const json& turns, std::string_view column,
   add_turns(turns, column, row, where);
   place_pictures(object, row, where);
   put_system_first(system_of(object, where), row);
+  row.tools = tools_of(object, where);
   fill_first_exchange(row, where);
   return row;
 }

@@ -10,8 +10,13 @@
 
 namespace snug::data {
 
-// `where` names file and row in errors: "train.jsonl:17", "train.json: row 3".
-Row row_from_json(const nlohmann::json& object, const Columns& columns, const std::string& where);
+// No data set nests deeper; a bound keeps hostile files from growing the parser's stacks.
+inline constexpr int kMaxDepth = 64;
+
+// Keys in their order, in which templates write what they take as JSON. `where` names file and row
+// in errors: "train.jsonl:17", "train.json: row 3".
+Row row_from_json(const nlohmann::ordered_json& object, const Columns& columns,
+                  const std::string& where);
 
 // User data for a message: at most `max_bytes`, cut between characters, on one line.
 std::string shortened(std::string text, size_t max_bytes);

@@ -20,11 +20,8 @@
 namespace snug::data {
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 using Event = json::parse_event_t;
-
-// No data set nests deeper; a bound keeps hostile files from growing the parser's stacks.
-constexpr int kMaxDepth = 64;
 
 // Watches the parser and takes each row as soon as it is whole. `row_depth` is the number of
 // brackets around a row: 0 for a line of JSONL, 1 in an array, 2 in {"data": […]}.
@@ -210,8 +207,11 @@ std::vector<Row> read_rows(const std::filesystem::path& path, const Columns& col
   else if (ending == ".parquet")
     rows = read_parquet_rows(path, columns);
   else
-    throw UserError("{}: the name must end in .json, .jsonl, .csv, .tsv or .parquet",
-                    path.string());
+    throw UserError(
+        "{}: the name must end in .json, .jsonl, .csv, .tsv or .parquet{}", path.string(),
+        ending == ".txt"
+            ? R"(; of a plain text make lines of {"text": "a document"} in a .jsonl file)"
+            : "");
   if (rows.empty()) throw UserError("{} holds no rows; at least one is needed", path.string());
   for (Row& row : rows)
     for (std::string& picture : row.pictures) picture = (path.parent_path() / picture).string();
@@ -222,6 +222,11 @@ std::vector<Row> split_conversations(const std::vector<Row>& rows) {
   std::vector<Row> pairs;
   for (const Row& row : rows) {
     if (row.messages.empty()) pairs.push_back(row);
+    if (row.needs_template)
+      throw UserError(
+          "row {}: its answers call tools, which questions by themselves cannot; set "
+          "data.include_multiturn_conversations to false",
+          row.number);
     const Message* question = nullptr;
     auto picture = row.pictures.begin();
     std::vector<std::string> pictures;  // of the question

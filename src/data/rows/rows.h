@@ -17,7 +17,7 @@
 
 namespace snug::data {
 
-using tokenizer::Message;  // {role, content}: one turn of a chat
+using tokenizer::Message;  // one turn of a chat
 
 enum class RowKind {
   Question,    // instruction, input, output; for a chat its first exchange
@@ -31,6 +31,8 @@ struct Row {
   std::string instruction, input, output;
   std::vector<Message> messages;
   std::vector<std::string> pictures;  // files, in the order of their kPictureMark in the text
+  std::string tools;                  // of a chat: what the model may call, a JSON array; or empty
+  bool needs_template = false;        // an answer calls tools, which only a chat template writes
   RowKind kind = RowKind::Question;
   int64_t number = 0;  // in its data set, from 1; 0: not numbered
 };

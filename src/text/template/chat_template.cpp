@@ -2,8 +2,11 @@
 #include "text/template/chat_template.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/error.h"
+#include "base/log.h"
 #include "text/template/interpreter.h"
 #include "text/tokenizer/unicode.h"
 
@@ -11,7 +14,12 @@ namespace snug::tokenizer {
 
 struct ChatTemplate::Parsed {
   jinja::Template program;
+  std::string source, where;
   bool in_parts;
+
+  bool reads(std::string_view key) const { return source.find(key) != std::string::npos; }
+  void check_reads(const Message& message, const std::string& key) const;
+  jinja::Value entry_of(const Message& message) const;
 };
 
 namespace {
@@ -47,25 +55,55 @@ jinja::Value parts_of(const std::string& content) {
 
 }  // namespace
 
+// What an answer says in a key of its own is lost where the template does not write it.
+void ChatTemplate::Parsed::check_reads(const Message& message, const std::string& key) const {
+  if (reads(key)) return;
+  if (key == "tool_calls" || key == "function_call")
+    throw UserError(
+        "a turn has \"{}\", which the chat template ({}) does not write; put the call into "
+        "\"content\", or leave the row out",
+        key, where);
+  if (message.role == "assistant" && (key == "reasoning_content" || key == "thinking"))
+    warn("answers have \"{}\", which the chat template ({}) does not write; it is left out", key,
+         where);
+}
+
+jinja::Value ChatTemplate::Parsed::entry_of(const Message& message) const {
+  jinja::Dict entry;
+  entry.entries = {{"role", repair_utf8(message.role)},
+                   {"content", in_parts ? parts_of(repair_utf8(message.content))
+                                        : jinja::Value(repair_utf8(message.content))}};
+  if (!message.more.empty()) {
+    const auto more = nlohmann::ordered_json::parse(message.more);
+    for (const auto& item : more.items()) {
+      check_reads(message, item.key());
+      entry.set(item.key(), jinja::value_of(item.value()));
+    }
+  }
+  return entry;
+}
+
 ChatTemplate::ChatTemplate(std::string_view source, std::string where)
-    : parsed_(new Parsed{jinja::Template(repair_utf8(source), std::move(where)),
-                         takes_parts(source)}) {}
+    : parsed_(new Parsed{jinja::Template(repair_utf8(source), where), std::string(source),
+                         std::move(where), takes_parts(source)}) {}
 
 ChatTemplate::~ChatTemplate() = default;
 
 std::string ChatTemplate::apply(std::span<const Message> messages, bool add_generation_prompt,
+                                std::string_view tools,
                                 const std::map<std::string, std::string>& tokens) const {
   jinja::List list;
-  for (const Message& message : messages) {
-    jinja::Dict entry;
-    entry.entries = {{"role", repair_utf8(message.role)},
-                     {"content", parsed_->in_parts ? parts_of(repair_utf8(message.content))
-                                                   : jinja::Value(repair_utf8(message.content))}};
-    list.emplace_back(std::move(entry));
+  for (const Message& message : messages) list.push_back(parsed_->entry_of(message));
+  jinja::Value tool_list;
+  if (!tools.empty()) {
+    if (!parsed_->reads("tools"))
+      warn("rows have \"tools\", which the chat template ({}) does not write; they are left out",
+           parsed_->where);
+    tool_list = jinja::value_of(nlohmann::ordered_json::parse(tools));
   }
   jinja::Dict variables;
   variables.entries = {{"messages", std::move(list)},
-                       {"tools", jinja::Value()},
+                       {"tools", std::move(tool_list)},
                        {"documents", jinja::Value()},
                        {"add_generation_prompt", add_generation_prompt}};
   for (const auto& [name, text] : tokens) variables.set(name, text);

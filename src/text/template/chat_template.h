@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "text/tokenizer/tokenizer.h"
 
@@ -17,9 +18,11 @@ class ChatTemplate {
   ChatTemplate(std::string_view source, std::string where);
   ~ChatTemplate();
 
-  // `tokens`: bos_token, eos_token, … for the template.
+  // `tools`: a JSON array, or empty. `tokens`: bos_token, eos_token, … for the template. Calls that
+  // the template does not write are a UserError; other keys and tools that it does not write, a
+  // warning.
   std::string apply(std::span<const Message> messages, bool add_generation_prompt,
-                    const std::map<std::string, std::string>& tokens) const;
+                    std::string_view tools, const std::map<std::string, std::string>& tokens) const;
 
  private:
   struct Parsed;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "text/template/runtime.h"
 
@@ -184,6 +185,23 @@ std::string to_json(const Value& value, Runtime& runtime, int64_t indent, int de
     out += "\n" + std::string(static_cast<size_t>(indent) * depth, ' ');
   }
   return value.is_list() ? "[" + out + "]" : "{" + out + "}";
+}
+
+Value value_of(const nlohmann::ordered_json& json) {
+  if (json.is_null()) return {};
+  if (json.is_boolean()) return json.get<bool>();
+  const bool fits = !json.is_number_unsigned() || json.get<uint64_t>() <= uint64_t{INT64_MAX};
+  if (json.is_number_integer() && fits) return json.get<int64_t>();
+  if (json.is_number()) return json.get<double>();
+  if (json.is_string()) return json.get<std::string>();
+  if (json.is_array()) {
+    List list;
+    for (const auto& item : json) list.push_back(value_of(item));
+    return list;
+  }
+  Dict dict;
+  for (const auto& item : json.items()) dict.set(item.key(), value_of(item.value()));
+  return dict;
 }
 
 bool equal(const Value& a, const Value& b, Runtime& runtime, int depth) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -93,6 +94,9 @@ class Value {
 std::string to_text(const Value& value, Runtime& runtime);
 std::string to_repr(const Value& value, Runtime& runtime, int depth = 0);
 std::string to_json(const Value& value, Runtime& runtime, int64_t indent, int depth = 0);
+
+// The value that json.loads() gives. Recursive: the JSON must not nest deeply.
+Value value_of(const nlohmann::ordered_json& json);
 
 bool equal(const Value& a, const Value& b, Runtime& runtime, int depth = 0);
 // a < b for two numbers, two strings or two lists; fails for anything else.

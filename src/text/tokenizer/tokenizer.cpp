@@ -161,12 +161,13 @@ std::string Tokenizer::id_to_token(int32_t id) const { return state_->engine->to
 bool Tokenizer::has_chat_template() const { return state_->chat_template != nullptr; }
 
 std::string Tokenizer::apply_chat_template(std::span<const Message> messages,
-                                           bool add_generation_prompt) const {
+                                           bool add_generation_prompt,
+                                           std::string_view tools) const {
   if (!state_->chat_template) {
     throw UserError("{}: the tokenizer has no chat template; choose another prompt style",
                     state_->source.empty() ? "GGUF" : state_->source.string());
   }
-  return state_->chat_template->apply(messages, add_generation_prompt, state_->named_tokens);
+  return state_->chat_template->apply(messages, add_generation_prompt, tools, state_->named_tokens);
 }
 
 void Tokenizer::write_directory(const fs::path& directory) const {

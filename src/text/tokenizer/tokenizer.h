@@ -24,6 +24,9 @@ struct SpecialTokens {
 struct Message {
   std::string role, content;
   bool learnt = true;  // of an answer in a training set; templates do not see it
+  // What else templates may read (tool_calls, reasoning_content, name, …), as a JSON object; it
+  // may give "content" another value too. Empty: nothing.
+  std::string more = {};
 };
 
 // The keys tokenizer.ggml.* of a GGUF file, unchanged.
@@ -60,10 +63,11 @@ class Tokenizer {
   std::string id_to_token(int32_t id) const;  // "" for an id without a token
 
   bool has_chat_template() const;
-  // The conversation as the model saw it in training. Throws UserError where the template refuses
-  // it.
-  std::string apply_chat_template(std::span<const Message> messages,
-                                  bool add_generation_prompt) const;
+  // The conversation as the model saw it in training. `tools`: those that the model may call, a
+  // JSON array; empty: none. Throws UserError where the template refuses it, or does not write a
+  // message's calls.
+  std::string apply_chat_template(std::span<const Message> messages, bool add_generation_prompt,
+                                  std::string_view tools = {}) const;
 
   // A directory that transformers' AutoTokenizer loads and that encodes identically.
   void write_directory(const std::filesystem::path& directory) const;

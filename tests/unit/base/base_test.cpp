@@ -34,6 +34,8 @@ TEST(Bytes, FormatsInBinaryUnits) {
 TEST(Text, FindsNearNamesOnly) {
   EXPECT_EQ(nearest_name("micro_batch_sise", {"micro_batch_size", "epochs"}), "micro_batch_size");
   EXPECT_EQ(nearest_name("completely_else", {"epochs", "seed"}), "");
+  EXPECT_EQ(nearest_name("Q4_K", {"Q4_0", "Q4_K_M"}), "Q4_K_M");
+  EXPECT_EQ(nearest_name("max", {"max_rows", "max_steps"}), "") << "either may be meant";
 }
 
 TEST(Text, RefusesInvalidUtf8) {

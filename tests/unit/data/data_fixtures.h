@@ -34,7 +34,7 @@ inline TextEncoder byte_encoder(bool add_bos) {
 // <role>content/role> for each turn: a template whose turns can be told apart by eye.
 inline TextEncoder chat_encoder() {
   TextEncoder encoder = byte_encoder(false);
-  encoder.chat = [](std::span<const Message> turns, bool open) {
+  encoder.chat = [](std::span<const Message> turns, bool open, std::string_view) {
     std::string text;
     for (const Message& turn : turns)
       text += "<" + turn.role + ">" + turn.content + "/" + turn.role + ">";

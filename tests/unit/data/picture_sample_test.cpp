@@ -88,8 +88,8 @@ TEST(PictureSample, TurnsAreThoseOfTheTemplate) {
       "template");
   TextEncoder encoder = marking_encoder();
   encoder.add_bos = false;
-  encoder.chat = [&](std::span<const Message> turns, bool open) {
-    return chat.apply(turns, open, {});
+  encoder.chat = [&](std::span<const Message> turns, bool open, std::string_view) {
+    return chat.apply(turns, open, "", {});
   };
   const PromptStyle style = PromptStyle::make("chat", encoder);
   const Sample sample =
@@ -126,7 +126,7 @@ TEST(PictureSample, AnswersAreCutAndPicturesAreNot) {
 TEST(PictureSample, ChatsHavePicturesInTheirQuestions) {
   TextEncoder encoder = marking_encoder();
   encoder.add_bos = false;
-  encoder.chat = [](std::span<const Message> turns, bool open) {
+  encoder.chat = [](std::span<const Message> turns, bool open, std::string_view) {
     std::string text;
     for (const Message& turn : turns) text += turn.role + ": " + turn.content + "$\n";
     return open ? text + "assistant:" : text;

@@ -236,10 +236,35 @@ TEST(Rows, ReadsSystemTextsAndHistories) {
                 .instruction,
             "S\n\nq\n\ni")
       << "for styles without turns";
-  EXPECT_CONTAINS(
-      refusal("a.jsonl", R"({"messages":[{"role":"user","content":"q"},)"
-                         R"({"role":"assistant","content":"","tool_calls":[{"id":1}]}]})"),
-      "\"tool_calls\" is not supported");
+}
+
+TEST(Rows, KeepsWhatOnlyTemplatesRead) {
+  const Row row =
+      rows_of("a.jsonl", R"({"tools":[{"name":"f","a":null}],"messages":[)"
+                         R"({"role":"user","content":"q","weight":1},)"
+                         R"({"role":"assistant","content":null,"tool_calls":[{"z":1,"a":null}]},)"
+                         R"({"role":"tool","name":"f","content":"r"},)"
+                         R"({"role":"assistant","content":"x","reasoning_content":"t"}]})")
+          .at(0);
+  EXPECT_EQ(row.tools, R"([{"name":"f"}])");
+  EXPECT_TRUE(row.needs_template);
+  ASSERT_EQ(row.messages.size(), 4U);
+  EXPECT_EQ(row.messages[0].more, "");
+  EXPECT_EQ(row.messages[1].more, R"({"tool_calls":[{"z":1}],"content":null})");
+  EXPECT_EQ(row.messages[2].more, R"({"name":"f"})");
+  EXPECT_EQ(row.messages[3].more, R"({"reasoning_content":"t"})");
+  const auto tools = [](const std::string& value) {
+    return R"({"conversations":[{"from":"human","value":"q"},{"from":"gpt","value":"a"}],"tools":)" +
+           value + "}";
+  };
+  EXPECT_EQ(rows_of("a.jsonl", tools(R"("[{\"b\": 1, \"a\": 2}]")")).at(0).tools,
+            R"([{"b":1,"a":2}])");
+  for (const char* none : {"\"\"", "[]", "\"[]\"", "null"})
+    EXPECT_EQ(rows_of("a.jsonl", tools(none)).at(0).tools, "") << none;
+  for (const char* wrong : {"3", "\"{}\"", "\"[\"", "{}"})
+    EXPECT_CONTAINS(refusal("a.jsonl", tools(wrong)), "\"tools\" must be a list");
+  EXPECT_CONTAINS(message_of([&] { split_conversations({row}); }), "call tools");
+  EXPECT_CONTAINS(refusal("a.txt", "some text"), R"({"text": "a document"})");
 }
 
 TEST(Rows, ReadsTablesWithQuotesAndLineBreaks) {
@@ -256,7 +281,7 @@ TEST(Rows, ReadsTablesWithQuotesAndLineBreaks) {
   EXPECT_CONTAINS(refusal("a.csv", "question,answer\na,b\nc\n"),
                   "a.csv:3: 1 fields, but the first line names 2 columns");
   EXPECT_CONTAINS(refusal("a.csv", "question,question\na,b\n"), "two columns are named");
-  EXPECT_CONTAINS(refusal("a.csv", "frage,antwort\na,b\n"), "columns found: antwort, frage");
+  EXPECT_CONTAINS(refusal("a.csv", "frage,antwort\na,b\n"), "columns found: frage, antwort");
   EXPECT_CONTAINS(refusal("a.csv", "question,answer\n"), "holds no rows");
 }
 
@@ -282,13 +307,13 @@ TEST(Rows, NamesWhatARowLacks) {
   const std::string text =
       refusal("a.json", R"([{"instruction":"q","output":"a"},{"prompt":"p","answer":"x"}])");
   EXPECT_CONTAINS(text, "a.json: row 2: no \"output\"");
-  EXPECT_CONTAINS(text, "answer, prompt");
+  EXPECT_CONTAINS(text, "prompt, answer");
   EXPECT_CONTAINS(refusal("a.jsonl", "\n\n{\"instruction\":\"q\",\"output\":null}"),
                   "a.jsonl:3: no \"output\"");
   EXPECT_CONTAINS(refusal("a.jsonl", R"({"instruction":"q","output":null})"),
                   "columns found: instruction, output (null)");
   EXPECT_CONTAINS(refusal("a.jsonl", R"({"messages":[{"role":"user","content":null}]})"),
-                  "found: content (null), role");
+                  "found: role, content (null)");
   EXPECT_CONTAINS(refusal("a.jsonl", R"({"output":"q"})"), "no \"instruction\"");
 }
 

@@ -6,6 +6,7 @@
 
 #include "data/micro_batch.h"
 #include "data_fixtures.h"
+#include "text/template/chat_template.h"
 
 namespace snug::data {
 namespace {
@@ -229,8 +230,8 @@ TEST(Sample, ChatEndsTheAnswerOfARowAsTheTemplateDoes) {
 TEST(Sample, ChatWhoseTemplateRewritesEarlierTurnsLearnsTheLastAnswer) {
   TextEncoder encoder = chat_encoder();
   const auto inner = encoder.chat;
-  encoder.chat = [inner](std::span<const Message> turns, bool open) {
-    return std::to_string(turns.size()) + inner(turns, open);
+  encoder.chat = [inner](std::span<const Message> turns, bool open, std::string_view tools) {
+    return std::to_string(turns.size()) + inner(turns, open, tools);
   };
   const PromptStyle style = PromptStyle::make("chat", encoder);
   const Sample sample = make_sample(conversation(), style, encoder, {.mask_prompt = true});
@@ -245,6 +246,58 @@ TEST(Sample, OtherStylesTakeTheFirstExchangeOfAChat) {
       make_sample(conversation(), PromptStyle::make("plain", encoder), encoder, {});
   EXPECT_EQ(text_of(sample.ids), "q1a1$");
   EXPECT_EQ(sample.left_out_answers, 1);
+}
+
+TEST(Sample, ChatWhoseTemplateEndsEveryTextLearnsEachAnswer) {
+  TextEncoder encoder = chat_encoder();
+  encoder.eos_text = "$";
+  const auto inner = encoder.chat;
+  encoder.chat = [inner](std::span<const Message> turns, bool open, std::string_view tools) {
+    return inner(turns, open, tools) + (open ? "" : "$");
+  };
+  const PromptStyle style = PromptStyle::make("chat", encoder);
+  const Sample sample = make_sample(conversation(), style, encoder, {.mask_prompt = true});
+  EXPECT_EQ(sample.left_out_answers, 0);
+  const Sample plain = make_sample(conversation(), PromptStyle::make("chat", chat_encoder()),
+                                   chat_encoder(), {.mask_prompt = true});
+  // The template's own end is a letter for this encoder, so that another follows it.
+  EXPECT_EQ(text_of(sample.ids), text_of(plain.ids) + "$");
+  EXPECT_EQ(labels_of(sample), labels_of(plain) + "$");
+}
+
+TEST(Sample, CallsOfToolsAreLearntAsTheTemplateWritesThem) {
+  const tokenizer::ChatTemplate chat(
+      "{% if tools %}[{{ tools | tojson }}]{% endif %}{% for m in messages %}<{{ m.role }}>"
+      "{{ m.content or '' }}{% for c in m.tool_calls or [] %}!{{ c.function.arguments | tojson }}"
+      "{% endfor %}/{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}",
+      "test");
+  TextEncoder encoder = byte_encoder(false);
+  encoder.chat = [&](std::span<const Message> turns, bool open, std::string_view tools) {
+    return chat.apply(turns, open, tools, {});
+  };
+  const Row row{
+      .instruction = "q",
+      .messages = {{.role = "user", .content = "q"},
+                   {.role = "assistant",
+                    .content = "",
+                    .more =
+                        R"({"tool_calls":[{"function":{"arguments":{"z":1}}}],"content":null})"},
+                   {.role = "tool", .content = "r"},
+                   {.role = "assistant", .content = "x"}},
+      .tools = R"([{"b":1,"a":2}])",
+      .needs_template = true};
+  const Sample sample =
+      make_sample(row, PromptStyle::make("chat", encoder), encoder, {.mask_prompt = true});
+  EXPECT_EQ(text_of(sample.ids),
+            R"([[{"b": 1, "a": 2}]]<user>q/<assistant>!{"z": 1}/<tool>r/<assistant>x/$)");
+  EXPECT_EQ(labels_of(sample),
+            std::string(39, '.') + R"(!{"z": 1}/)" + std::string(19, '.') + "x/$");
+  EXPECT_CONTAINS(
+      message_of([&] { make_sample(row, PromptStyle::make("plain", encoder), encoder, {}); }),
+      "tool_calls");
+  const tokenizer::ChatTemplate blind("{% for m in messages %}{{ m.content }}{% endfor %}",
+                                      "blind");
+  EXPECT_CONTAINS(message_of([&] { blind.apply(row.messages, false, "", {}); }), "does not write");
 }
 
 TEST(Sample, ATextAloneIsLearntWhole) {

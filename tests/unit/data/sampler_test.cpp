@@ -238,6 +238,15 @@ TEST(Split, ReadsAFolderOfTwoFiles) {
   const Split split = read_split_folder(folder.path());
   EXPECT_EQ(split.train[0].instruction, "t");
   EXPECT_EQ(split.validation[0].instruction, "v");
+
+  const Folder other;
+  other.write("metadata.jsonl", "{}");
+  EXPECT_CONTAINS(message_of([&] { read_split_folder(other.path()); }), "--data ImageFolder");
+  other.write("state.json", "{}");
+  EXPECT_CONTAINS(message_of([&] { read_split_folder(other.path()); }), "--data HFDataset");
+  other.write("train.csv", "instruction,output\nt,a\n");
+  other.write("validation.tsv", "instruction\toutput\nw\ta\n");
+  EXPECT_EQ(read_split_folder(other.path()).validation[0].instruction, "w");
 }
 
 }  // namespace

@@ -11,25 +11,10 @@
 namespace snug::tokenizer::test {
 namespace {
 
-jinja::Value to_value(const nlohmann::json& json) {
-  if (json.is_null()) return {};
-  if (json.is_boolean()) return json.get<bool>();
-  if (json.is_number_integer()) return json.get<int64_t>();
-  if (json.is_number()) return json.get<double>();
-  if (json.is_string()) return json.get<std::string>();
-  if (json.is_array()) {
-    jinja::List list;
-    for (const auto& item : json) list.push_back(to_value(item));
-    return list;
-  }
-  jinja::Dict dict;
-  for (const auto& [key, value] : json.items()) dict.set(key, to_value(value));
-  return dict;
-}
-
-std::string render(const std::string& source, const nlohmann::json& variables = {}) {
+std::string render(const std::string& source, const nlohmann::ordered_json& variables = {}) {
   const jinja::Template program(source, "test");
-  const jinja::Value values = to_value(variables.is_null() ? nlohmann::json::object() : variables);
+  const jinja::Value values =
+      jinja::value_of(variables.is_null() ? nlohmann::ordered_json::object() : variables);
   return program.render(values.dict());
 }
 
@@ -51,11 +36,19 @@ TEST(Jinja, ChatTemplatesRenderAsInJinja) {
   for (const auto& chat : data["chats"]) {
     std::vector<Message> messages;
     for (const auto& message : chat["messages"]) {
-      messages.push_back({message["role"], message["content"]});
+      auto more = message;  // null contents among it
+      more.erase("role");
+      if (message["content"].is_string()) more.erase("content");
+      messages.push_back({.role = message["role"],
+                          .content = message["content"].is_string() ? message["content"] : "",
+                          .more = more.empty() ? "" : more.dump()});
     }
     const ChatTemplate chat_template(chat["template"].get<std::string>(), "test");
     const auto apply = [&] {
-      return chat_template.apply(messages, chat["add_generation_prompt"], tokens);
+      const auto tools = chat.find("tools");
+      const bool has_tools = tools != chat.end() && !tools->is_null();
+      return chat_template.apply(messages, chat["add_generation_prompt"],
+                                 has_tools ? tools->dump() : "", tokens);
     };
     if (chat["expected"].is_null()) {
       EXPECT_THROW(apply(), UserError) << chat["name"];

@@ -19,9 +19,9 @@ inline std::filesystem::path data_path(const std::string& name) {
   return std::filesystem::path(SNUG_SOURCE_DIR) / "tests/data/tokenizer" / name;
 }
 
-inline nlohmann::json read_data(const std::string& name) {
+inline nlohmann::ordered_json read_data(const std::string& name) {
   std::ifstream file(data_path(name));
-  return nlohmann::json::parse(file);
+  return nlohmann::ordered_json::parse(file);
 }
 
 class SplitMix {

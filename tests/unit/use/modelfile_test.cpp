@@ -24,8 +24,9 @@ json read_data(const std::string& name) {
 data::PromptStyle chat_style(const std::string& source) {
   const auto chat = std::make_shared<tokenizer::ChatTemplate>(source, "test");
   data::TextEncoder encoder;
-  encoder.chat = [chat](std::span<const tokenizer::Message> messages, bool opens) {
-    return chat->apply(messages, opens, {{"bos_token", "<s>"}, {"eos_token", "</s>"}});
+  encoder.chat = [chat](std::span<const tokenizer::Message> messages, bool opens,
+                        std::string_view tools) {
+    return chat->apply(messages, opens, tools, {{"bos_token", "<s>"}, {"eos_token", "</s>"}});
   };
   return data::PromptStyle::make("chat", encoder);
 }
