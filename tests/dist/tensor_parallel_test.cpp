@@ -70,6 +70,9 @@ const nlohmann::json kAsItIs = nlohmann::json::object();
 const nlohmann::json kFourHeadsOfPictures = {{"vision_config", {{"num_attention_heads", 4}}},
                                              {"qformer_config", {{"num_attention_heads", 4}}}};
 
+const nlohmann::json kFourHeadsOfBoth = {{"vision_config", {{"num_attention_heads", 4}}},
+                                         {"text_config", {{"num_key_value_heads", 4}}}};
+
 std::vector<Case> cases() {
   std::vector<Case> all = {
       {"own head", "llama", kFourHeads},
@@ -183,6 +186,18 @@ std::vector<Case> cases() {
          r.lora.target_modules =
              "qkv,projection,fc1,fc2,query,key,dense,language_projection,q_proj,out_proj";
        }},
+      {"Idefics3", "idefics3", kFourHeadsOfBoth,
+       [](recipe::Recipe& r) { r.model.train_parts = "vision,projection,language"; }},
+      {"SmolVLM, what is between trains, checkpointing", "smolvlm", kFourHeadsOfBoth,
+       [](recipe::Recipe& r) {
+         r.model.train_parts = "projection";
+         r.activation_checkpointing = "all";
+       }},
+      {"Idefics3, adapters", "idefics3", kFourHeadsOfBoth,
+       [](recipe::Recipe& r) {
+         r.lora = {.enabled = true, .r = 4, .dropout = 0.3, .use_dora = true};
+         r.lora.target_modules = "q_proj,out_proj,fc1,fc2,proj,down_proj";
+       }},
   };
   // The same with whole hidden states between the layers.
   const size_t count = all.size();
@@ -227,6 +242,16 @@ data::MicroBatch odd_batch(const Training& run) {
   return batch;
 }
 
+// That, and where samples need no pictures a micro-batch without any, as samples 0 and 3 are.
+std::vector<data::MicroBatch> both_batches(const Training& run) {
+  std::vector<data::MicroBatch> all{odd_batch(run)};
+  if (!run.model->reads().pictures_anywhere) return all;
+  const data::SampleStore samples = random_samples(8, 40, 5, run.model->reads());
+  tests::TinyBatches batches(samples, tests::batch_options(run.recipe, *run.model));
+  all.push_back(batches.make(std::vector<int64_t>{0, 3}));
+  return all;
+}
+
 // The softmax does not see a bias that all keys share, unless keys are rotated.
 bool is_key_bias(const std::string& name) {
   return std::ranges::any_of(std::array{"k_proj.bias", "key.bias", "c_attn.bias", "qkv.bias"},
@@ -264,18 +289,19 @@ TEST(TensorParallel, LogitsLossAndEveryGradient) {
     SCOPED_TRACE(c.name);
     Training whole(c, dist::single_mesh());
     Training cut(c, tensor_mesh());
-    const data::MicroBatch batch = odd_batch(whole);
-    const nn::Batch tensors = engine::to_device(batch, at::kCPU);
-    expect_close("logits", cut.engine.executor->last_logits(tensors, at::kFloat),
-                 whole.engine.executor->last_logits(tensors, at::kFloat), tolerance_of(c));
-    const nn::Pass pass = training_pass(batch);
-    EXPECT_NEAR(cut.engine.executor->objective(tensors, pass),
-                whole.engine.executor->objective(tensors, pass),
-                1e-6 * whole.engine.executor->objective(tensors, pass));
-    // Twice: gradients are added to.
-    for (int i = 0; i < 2; ++i) {
-      const double loss = whole.engine.executor->forward_backward(tensors, pass);
-      EXPECT_NEAR(cut.engine.executor->forward_backward(tensors, pass), loss, 1e-6 * loss);
+    for (const data::MicroBatch& batch : both_batches(whole)) {
+      const nn::Batch tensors = engine::to_device(batch, at::kCPU);
+      expect_close("logits", cut.engine.executor->last_logits(tensors, at::kFloat),
+                   whole.engine.executor->last_logits(tensors, at::kFloat), tolerance_of(c));
+      const nn::Pass pass = training_pass(batch);
+      EXPECT_NEAR(cut.engine.executor->objective(tensors, pass),
+                  whole.engine.executor->objective(tensors, pass),
+                  1e-6 * whole.engine.executor->objective(tensors, pass));
+      // Twice: gradients are added to.
+      for (int i = 0; i < 2; ++i) {
+        const double loss = whole.engine.executor->forward_backward(tensors, pass);
+        EXPECT_NEAR(cut.engine.executor->forward_backward(tensors, pass), loss, 1e-6 * loss);
+      }
     }
     const auto expected = whole.model->parameters();
     const auto actual = cut.model->parameters();
@@ -383,6 +409,13 @@ std::vector<Case> training_cases() {
            with([](recipe::Recipe& r) {
              r.lora = {.enabled = true, .r = 4, .dropout = 0.1};
              r.model.train_parts = "qformer,projection";
+           })},
+          {"Idefics3", "idefics3", kFourHeadsOfBoth,
+           with([](recipe::Recipe& r) { r.model.train_parts = "vision,projection,language"; })},
+          {"SmolVLM, adapters beside a whole connector", "smolvlm", kFourHeadsOfBoth,
+           with([](recipe::Recipe& r) {
+             r.lora = {.enabled = true, .r = 4, .dropout = 0.1};
+             r.model.train_parts = "projection";
            })}};
 }
 
@@ -475,7 +508,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"words narrower than layers", "opt-after", kAsItIs},
                     Case{"encoder", "t5", kAsItIs},
                     Case{"pictures", "blip2-opt", kFourHeadsOfPictures},
-                    Case{"pictures and encoder", "blip2-t5", kFourHeadsOfPictures}));
+                    Case{"pictures and encoder", "blip2-t5", kFourHeadsOfPictures},
+                    Case{"pictures among text", "idefics3", kFourHeadsOfBoth}));
 
 // 4-bit codes of a slice are the whole's where blocks of 64 lie within it.
 TEST(TensorParallel, QuantizedWeightsHaveTheWholesCodes) {

@@ -421,7 +421,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"auto", "tp=2", "opt-after"}, Case{"auto", "tp=2", "t5"},
                       Case{"auto", "tp=4", "t5-gated"}, Case{"auto", "tp=2", "blip2-opt"},
                       Case{"fsdp", "fsdp=2,tp=2", "t5"}, Case{"auto", "pp=2,tp=2", "t5"},
-                      Case{"auto", "pp=2,tp=2", "blip2-t5"}));
+                      Case{"auto", "pp=2,tp=2", "blip2-t5"}, Case{"auto", "tp=2", "idefics3"},
+                      Case{"fsdp", "fsdp=2,tp=2", "smolvlm"}));
 
 INSTANTIATE_TEST_SUITE_P(
     Pipelines, ManyRanks,

@@ -129,6 +129,11 @@ at::Tensor own_rows(const at::Tensor& x, const Parameter& like) {
   return like.share == nullptr ? x : ops::own_rows(x, *like.share);
 }
 
+at::Tensor own_features(const at::Tensor& x, const Linear& layer) {
+  if (layer.cut() != ops::Cut::Inputs) return x;
+  return x.narrow(1, layer.weight().slice->begin, layer.in_features()).contiguous();
+}
+
 at::Tensor replace_rows(const at::Tensor& hidden, const at::Tensor& rows, const at::Tensor& index,
                         const Parameter& like) {
   if (like.share == nullptr) return ops::replace_rows(hidden, rows, index);

@@ -84,6 +84,10 @@ at::Tensor all_rows(const at::Tensor& x, const Parameter& like, int64_t num_rows
 // The inverse: this rank's rows (c, D) of x (N, D), which is the same on every rank.
 at::Tensor own_rows(const at::Tensor& x, const Parameter& like);
 
+// This rank's features of x (N, in), which is the same on every rank, for a layer split along
+// inputs; for any other layer x itself. Each rank's gradient of x is its term of a sum.
+at::Tensor own_features(const at::Tensor& x, const Linear& layer);
+
 // hidden (c, D of N rows) with the rows `index` (R) int32 replaced by R rows of other hidden
 // states; `rows` holds this rank's share of those.
 at::Tensor replace_rows(const at::Tensor& hidden, const at::Tensor& rows, const at::Tensor& index,

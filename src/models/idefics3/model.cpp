@@ -46,7 +46,7 @@ nn::State Connector::look(const nn::State& input, const nn::Batch& batch, const 
           .transpose(1, 2)
           .reshape({-1, config_.row_features()});
   nn::State state;
-  state.set("picture", linear_.forward(nn::own_rows(joined, linear_.weight()), pass));
+  state.set("picture", linear_.forward(nn::own_features(joined, linear_), pass));
   return state;
 }
 
@@ -74,6 +74,17 @@ std::vector<ModelPart> Idefics3Model::parts() {
   return {{"vision", {all.begin(), all.end() - 1}},
           {"projection", {all.back()}},
           {"language", language().units()}};
+}
+
+// The language model's rows name the vision model's q, k and v too. Not the patches, which are
+// small.
+std::vector<nn::SplitRow> Idefics3Model::split() const {
+  std::vector<nn::SplitRow> all = {{"out_proj", nn::by_columns()},
+                                   {"fc1", nn::by_rows()},
+                                   {"fc2", nn::by_columns()},
+                                   {"modality_projection.proj", nn::by_columns()}};
+  for (const nn::SplitRow& of_language : language().split()) all.push_back(of_language);
+  return all;
 }
 
 Placement Idefics3Model::placement(Layout layout, const nn::Parameter& parameter) const {
@@ -115,7 +126,10 @@ data::Reading Idefics3Model::reads() const {
 }
 
 std::vector<HeadCount> Idefics3Model::head_counts() const {
-  return {{"model of pictures among text, which tensor parallelism does not split", 1}};
+  std::vector<HeadCount> all{
+      {"attention heads in its vision model", config_.vision.num_attention_heads}};
+  for (HeadCount& of_language : language().head_counts()) all.push_back(std::move(of_language));
+  return all;
 }
 
 void Idefics3Model::set_dropout(double probability) {

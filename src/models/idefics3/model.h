@@ -48,8 +48,7 @@ void write_gguf_pictures(const Config& config, const vision::Pixels& pixels, int
 class Idefics3Model final : public vision::PictureModel {
  public:
   explicit Idefics3Model(Config config);
-  // Ranks with shares of each layer come to wait for each other: head_counts() refuses them.
-  std::vector<nn::SplitRow> split() const override { return {}; }
+  std::vector<nn::SplitRow> split() const override;
   Placement placement(Layout layout, const nn::Parameter& parameter) const override;
   nlohmann::json hugging_face_config() const override;
   void write_gguf_config(files::GgufWriter& out) const override {

@@ -86,10 +86,11 @@ TEST_F(Idefics3, ConfigsThatCannotBeAreRefused) {
       "gives two patches the same position");
 }
 
-TEST_F(Idefics3, NoTwoRanksShareItsLayers) {
-  const std::vector<HeadCount> counts = model_of(tiny())->head_counts();
-  ASSERT_EQ(counts.size(), 1U);
-  EXPECT_EQ(counts.front().count, 1);
+// Each rank of tensor parallelism has whole heads of each.
+TEST_F(Idefics3, RanksShareHeadsOfBothModels) {
+  std::vector<int64_t> counts;
+  for (const HeadCount& heads : model_of(tiny())->head_counts()) counts.push_back(heads.count);
+  EXPECT_EQ(counts, (std::vector<int64_t>{2, 4, 2}));
 }
 
 TEST_F(Idefics3, PartsAreAllUnits) {
