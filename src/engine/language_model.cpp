@@ -33,8 +33,16 @@ OwnWeights own_weights(const models::Checkpoint& base, const checkpoint::Adapter
   for (const nn::Parameter* parameter : base.model->parameters())
     parameters.insert(parameter->name);
   OwnWeights own = changed_base_weights(base, adapter);
+  const bool parted = parts_head(base, adapter);
+  std::set<std::string> shared;  // an embedding and the head that has its weight
+  for (const nn::Linear* linear : linears_of(*base.model))
+    if (linear->is_tied()) {
+      shared.insert(linear->weight().name);
+      if (!parted) own.erase(linear->name() + ".weight");  // a copy of the embedding's
+    }
   for (const auto& [name, _] : own)
-    if (!is_alone || !is_trained(adapter, name) || !parameters.contains(name))
+    if ((parted && shared.contains(name)) || !is_alone || !is_trained(adapter, name) ||
+        !parameters.contains(name))
       throw UserError("{}: its {} differs from that of {}; snug merge {} makes one model of both",
                       directory, name, base.path.string(), directory);
   return own;

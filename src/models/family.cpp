@@ -160,12 +160,26 @@ Checkpoint open_litgpt(const fs::path& path) {
   return checkpoint;
 }
 
+// transformers' generate() stops at what generation_config.json names, and the config's tokens then
+// count for nothing; chat models have the end of a turn there.
+nlohmann::json with_generation_ends(nlohmann::json config, const fs::path& folder) {
+  const fs::path file = folder / "generation_config.json";
+  if (!fs::exists(file)) return config;
+  const nlohmann::json generation = read_json(file);
+  const nlohmann::json ends =
+      generation.is_object() ? generation.value("eos_token_id", nlohmann::json()) : nullptr;
+  if (ends.empty()) return config;  // null, or no tokens
+  const bool in_parts = config.contains("text_config") && config["text_config"].is_object();
+  (in_parts ? config["text_config"] : config)["eos_token_id"] = ends;
+  return config;
+}
+
 // The config is checked before the weights are opened.
 Checkpoint open_hugging_face(const fs::path& path) {
   warn_of_changed_files(path);
   Checkpoint checkpoint{.layout = Layout::HuggingFace, .path = path};
   const fs::path config_json = path / "config.json";
-  const nlohmann::json config = read_json(config_json);
+  const nlohmann::json config = with_generation_ends(read_json(config_json), path);
   checkpoint.model = make_model(config, config_json.string());
   checkpoint.tensors = files::open_model_directory(path);
   checkpoint.model = make_model(config, config_json.string(), checkpoint.tensors.get());
@@ -199,7 +213,8 @@ Checkpoint open_language_part(const fs::path& path) {
   Checkpoint checkpoint{.layout = Layout::HuggingFace, .path = path};
   LanguagePart part =
       language_part(config, config_json.string(), files::open_model_directory(path));
-  checkpoint.model = make_model(part.config, config_json.string() + ": text_config");
+  checkpoint.model =
+      make_model(with_generation_ends(part.config, path), config_json.string() + ": text_config");
   checkpoint.tensors = std::move(part.tensors);
   checkpoint.left_out =
       fmt::format("{} tensor{} ({})", part.num_left_out, part.num_left_out == 1 ? "" : "s",

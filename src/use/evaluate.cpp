@@ -100,6 +100,11 @@ void evaluate(const recipe::EvaluateOptions& options) {
     throw UserError("no sample of the {} split has a token with loss: {}", options.split,
                     dataset.train_pictures.rows ? "none of the pictures could be read"
                                                 : "the prompts fill the model's whole length");
+  if (!std::isfinite(loss.loss))
+    throw UserError(
+        "the loss is {}, no number: weights of {} are none, or too large for --precision {}; snug "
+        "verify names files that are damaged",
+        loss.loss, options.checkpoint_dir, options.precision);
   const int64_t most = options.max_iters.value_or(0) * options.micro_batch_size;
   const int64_t counted = most > 0 ? std::min(most, samples.count()) : samples.count();
   nlohmann::json result{{"loss", loss.loss},

@@ -115,6 +115,22 @@ TEST_F(Trained, TheLanguageModelIsTakenOutOfOneThatSeesPictures) {
               2, "convert to a directory first");
 }
 
+TEST_F(Trained, ALossThatIsNoNumberIsNoResult) {
+  const fs::path broken = folder_ / "broken";
+  fs::copy(model(), broken);
+  std::string bytes = read_file(broken / "model.safetensors");
+  for (size_t at = bytes.size() - 4096; at < bytes.size(); at += 4)
+    bytes.replace(at, 4, std::string("\xc0\x7f\xc0\x7f", 4));  // NaN in 16 and in 32 bits
+  std::ofstream(broken / "model.safetensors") << bytes;
+  fs::remove(broken / "checksums.json");  // which would find it
+  const auto evaluate = [&](const fs::path& of) {
+    return run({"evaluate", of, "--data", "JSON", "--data.json_path", folder_ / "rows.jsonl",
+                "--data.prompt_style", "plain", "--precision", "32-true"});
+  };
+  expect_part(evaluate(model()), 0, "loss");
+  expect_part(evaluate(broken), 2, "no number");
+}
+
 TEST_F(Trained, GgufKeepsEveryBit) { expect_gguf_keeps_all(model(), folder_); }
 
 // What lies at the destination is somebody's: a folder with files, a file, the folder one stands

@@ -101,6 +101,15 @@ std::string reason_of(const json::exception& error) {
   return shortened(std::move(text), 200);
 }
 
+// What Python writes for numbers that JSON does not have.
+std::string_view python_hint(std::string_view text, size_t last_read) {
+  const std::string_view here =
+      text.substr(std::min(last_read > 0 ? last_read - 1 : 0, text.size()));
+  return here.starts_with("NaN") || here.starts_with("Infinity")
+             ? "; NaN and Infinity are no JSON: write null"
+             : "";
+}
+
 size_t line_of(std::string_view text, size_t offset) {
   return 1 + static_cast<size_t>(
                  std::count(text.begin(), text.begin() + std::min(offset, text.size()), '\n'));
@@ -123,8 +132,8 @@ std::vector<Row> rows_from_json(std::string_view text, const Columns& columns,
   try {
     parse(text, collector);
   } catch (const json::parse_error& error) {
-    throw UserError("{}:{}: not valid JSON: {}{}", name, line_of(text, error.byte),
-                    reason_of(error),
+    throw UserError("{}:{}: not valid JSON: {}{}{}", name, line_of(text, error.byte),
+                    reason_of(error), python_hint(text, error.byte),
                     error.byte < text.size() && !collector.saw_rows()
                         ? "; if every line holds one object, name the file .jsonl"
                         : "");
@@ -156,6 +165,9 @@ std::vector<Row> rows_from_jsonl(std::string_view text, const Columns& columns,
     const size_t before = rows.size();
     try {
       parse(line, collector);
+    } catch (const json::parse_error& error) {
+      throw UserError("{}:{}: not valid JSON: {}{}", name, number, reason_of(error),
+                      python_hint(line, error.byte));
     } catch (const json::exception& error) {
       throw UserError("{}:{}: not valid JSON: {}", name, number, reason_of(error));
     }

@@ -13,6 +13,7 @@
 #include <unordered_map>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "core/memory/placement.h"
 #include "core/nn/precision.h"
 #include "core/ops/elementwise.h"
@@ -233,6 +234,43 @@ std::shared_ptr<nn::Adapter> new_adapter(const nn::Linear& linear,
   return adapter;
 }
 
+// peft makes of experts' adapters one of transformers 5's single parameter, and cannot of all.
+std::string unloadable_in_peft(const std::vector<nn::Linear*>& linears,
+                               const checkpoint::AdapterConfig& config) {
+  struct Count {
+    int64_t adapted = 0, all = 0;
+  };
+  std::map<std::string, Count> experts;  // of one kind of layer of one block
+  bool dense = false;                    // a block without experts is adapted too
+  for (const nn::Linear* linear : linears) {
+    const std::string& name = linear->name();
+    const bool adapted = checkpoint::adapts(config, name);
+    const size_t at = name.find(".experts.");
+    if (at == std::string::npos) {
+      dense |= adapted && name.find(".mlp.") != std::string::npos;
+      continue;
+    }
+    Count& count = experts[name.substr(0, at) + name.substr(name.rfind('.'))];
+    count.all += 1;
+    count.adapted += adapted ? 1 : 0;
+  }
+  const auto is_adapted = [](const auto& entry) { return entry.second.adapted > 0; };
+  if (std::ranges::none_of(experts, is_adapted)) return "";
+  if (config.use_dora) return "it has no DoRA for them";
+  if (dense) return "it drops those of blocks without experts";
+  for (const auto& [name, count] : experts) {
+    if (count.adapted != 0 && count.adapted != count.all) return "it takes all experts or none";
+    for (const auto& [gate, up] : {std::pair(".gate_proj", ".up_proj"), std::pair(".w1", ".w3")}) {
+      if (!name.ends_with(gate)) continue;
+      const std::string other = name.substr(0, name.size() - std::string_view(gate).size()) + up;
+      const auto found = experts.find(other);
+      if (found != experts.end() && (count.adapted > 0) != (found->second.adapted > 0))
+        return "it takes the layers of gates and ups together";
+    }
+  }
+  return "";
+}
+
 }  // namespace
 
 std::vector<nn::Linear*> linears_of(models::Model& model) {
@@ -252,7 +290,14 @@ checkpoint::AdapterConfig adapter_config(models::Model& model, const recipe::Lor
                                    .use_dora = options.use_dora};
   check_targets(linears, config, options.target_modules);
   check_rank(linears, config);
-  check_stacks(expert_stacks(model), config);
+  const std::vector<checkpoint::ExpertStack> stacks = expert_stacks(model);
+  check_stacks(stacks, config);
+  if (const std::string why = stacks.empty() ? unloadable_in_peft(linears, config) : "";
+      !why.empty())
+    warn(
+        "peft does not load these adapters of experts into a model of transformers 5: {}; snug "
+        "generate, evaluate and merge do",
+        why);
   config.fan_in_fan_out = std::ranges::any_of(linears, [&](nn::Linear* linear) {
     const models::Placement place = model.placement(models::Layout::HuggingFace, linear->weight());
     return checkpoint::adapts(config, linear->name()) && place.transposed && place.stacked == 0;

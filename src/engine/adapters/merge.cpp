@@ -40,10 +40,18 @@ void fold_in(const at::Tensor& weight, const checkpoint::ModuleAdapter& adapter)
   weight.mul_(adapter.magnitude.to(at::kFloat).div(lengths).unsqueeze(1));
 }
 
+// peft gives the embedding a copy of its own to train, and the head keeps the base's.
 bool parts_head(const models::Checkpoint& base, const checkpoint::Adapter& adapter) {
   return std::ranges::any_of(linears_of(*base.model), [&](const nn::Linear* linear) {
-    return linear->is_tied() && (adapter.modules.contains(linear->name()) ||
-                                 adapter.base_weights.contains(linear->name() + kWeightSuffix));
+    if (!linear->is_tied()) return false;
+    if (adapter.modules.contains(linear->name())) return true;
+    const auto head = adapter.base_weights.find(linear->name() + kWeightSuffix);
+    const auto table = adapter.base_weights.find(linear->weight().name);
+    const auto none = adapter.base_weights.end();
+    if (head != none) return table == none || !at::equal(head->second, table->second);
+    return table != none &&
+           !at::equal(models::read_parameter(base, linear->weight(), table->second.scalar_type()),
+                      table->second);
   });
 }
 

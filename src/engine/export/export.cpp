@@ -107,7 +107,12 @@ json config_of(const models::Model& model, const tokenizer::Tokenizer* tokenizer
   return config;
 }
 
-json generation_config(const json& config) {
+// The source's own, for how its answers are drawn; else made of the config.
+json generation_config(const json& config, const fs::path& source) {
+  const fs::path own = source / "generation_config.json";
+  if (fs::exists(own))
+    if (json kept = json::parse(read_file(own, size_t{1} << 20), nullptr, false); kept.is_object())
+      return kept;
   json out{{"_from_model_config", true}};
   const json& language = config.contains("text_config") ? config["text_config"] : config;
   for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id"})
@@ -133,7 +138,7 @@ void export_hugging_face(const fs::path& directory, models::Model& model,
         json config = config_of(model, tokenizer);
         config["torch_dtype"] = torch_name(options.dtype);
         write_json(folder / "config.json", config);
-        write_json(folder / "generation_config.json", generation_config(config));
+        write_json(folder / "generation_config.json", generation_config(config, options.processor));
         if (tokenizer != nullptr) tokenizer->write_directory(folder);
         write_processor_files(folder, model, options.processor);
       },
@@ -145,7 +150,8 @@ int64_t hugging_face_bytes(models::Model& model, const tokenizer::Tokenizer* tok
   const FileTensors tensors = arrange(model, models::Layout::HuggingFace, options.dtype);
   const json config = config_of(model, tokenizer);
   const int64_t bytes = files::sharded_bytes(tensors.infos, options.max_shard_bytes) +
-                        std::ssize(config.dump(2)) + std::ssize(generation_config(config).dump(2)) +
+                        std::ssize(config.dump(2)) +
+                        std::ssize(generation_config(config, options.processor).dump(2)) +
                         (tokenizer == nullptr ? 0 : tokenizer->directory_bytes());
   return bytes + files::checksums_bytes(bytes, kSmallFiles + 1);
 }
@@ -200,7 +206,7 @@ void export_litgpt(const fs::path& directory, models::Model& model,
         write_file_atomically(folder / "model_config.yaml", model.litgpt_config());
         json config = config_of(model, &tokenizer);
         write_json(folder / "config.json", config);
-        write_json(folder / "generation_config.json", generation_config(config));
+        write_json(folder / "generation_config.json", generation_config(config, options.processor));
         tokenizer.write_directory(folder);
       },
       options.add);

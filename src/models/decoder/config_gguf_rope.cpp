@@ -153,7 +153,9 @@ json gguf_rope_scaling(const files::GgufFile& file, const Family& family, const 
   if (type != "yarn" && family.scaled_queries)
     throw UserError("{}: {} without YaRN (rope.scaling.type \"{}\") is not supported", file.label(),
                     gguf_key(file, kGgufTemperature), type);
-  if (type == "none") return nullptr;
+  if (type == "none")  // a family's own would be read where nothing is said
+    return default_config(family)["rope_scaling"].is_null() ? json()
+                                                            : json{{"rope_type", "default"}};
   if (type == "linear")
     return {{"rope_type", "linear"}, {"factor", file.number(key("factor"), 1.0)}};
   if (type == "yarn") return yarn_scaling(file, family, prefix, positions);

@@ -64,6 +64,13 @@ std::pair<json, json> split_rope(json rope, const std::string& where, const json
 void flatten_rope(Config& c, const json& file, const std::string& where) {
   json& config = c.json;
   const std::string_view family = c.family->model_type;
+  // A family's own scaling, as gpt-oss has it, is meant where nothing is said, and "default" is no
+  // scaling; transformers reads a null as nothing.
+  const json usual = default_config(*c.family)["rope_scaling"];
+  const json unscaled_name =
+      usual.is_null() ? json() : json{{"rope_type", "default"}};  // what no scaling is written as
+  if (!has_field(file, "rope_parameters") && !has_field(file, "rope_scaling"))
+    config["rope_scaling"] = usual;
   if (has_field(file, "rope_parameters") && has_field(file, "rope_scaling"))
     throw UserError("{}: has both \"rope_parameters\" and \"rope_scaling\"; remove one", where);
   if (has_field(file, "rope_parameters")) {
@@ -99,11 +106,17 @@ void flatten_rope(Config& c, const json& file, const std::string& where) {
         split_rope(rope, inside, config["rope_theta"]);
   }
   json& scaling = config["rope_scaling"];
-  if (scaling.is_null()) return;
+  if (scaling.is_null()) {
+    scaling = unscaled_name;
+    return;
+  }
   if (!scaling.is_object()) throw UserError("{}: \"rope_scaling\" is not an object", where);
   std::tie(config["rope_theta"], scaling) =
       split_rope(json(scaling), where + ": rope_scaling", config["rope_theta"]);
-  if (scaling.is_null()) return;
+  if (scaling.is_null()) {
+    scaling = unscaled_name;
+    return;
+  }
   const RopeType type = rope_type(rope_type_name(scaling, where), where);
   if (type != RopeType::LongRope && !default_config(*c.family)[kOriginal].is_null())
     throw UserError("{}: the rope_scaling of a {} model must be of type longrope", where, family);
@@ -147,9 +160,18 @@ RopeScaling rope_of(const json& config, const std::string& where) {
   }
   const ConfigFields fields(object, inside);
   rope.type = rope_type(rope_type_name(object, inside), where);
-  rope.factor = fields.number("factor", 1.0);
-  rope.low_freq_factor = fields.number("low_freq_factor", 1.0);
-  rope.high_freq_factor = fields.number("high_freq_factor", 4.0);
+  // Each type's are required, as in transformers: without them nothing would be scaled.
+  const bool is_llama3 = rope.type == RopeType::Llama3;
+  const bool says_lengths = fields.has(kOriginal) || top.has(kOriginal);
+  if (is_llama3 || rope.type == RopeType::Linear || rope.type == RopeType::Dynamic ||
+      (rope.type == RopeType::Yarn && !says_lengths))
+    rope.factor = fields.number("factor");
+  else
+    rope.factor = fields.number("factor", 1.0);
+  if (is_llama3) {
+    rope.low_freq_factor = fields.number("low_freq_factor");
+    rope.high_freq_factor = fields.number("high_freq_factor");
+  }
   const int64_t positions = top.integer("max_position_embeddings");
   // Some configs have it outside the scaling object.
   rope.original_max_position = fields.integer(kOriginal, top.integer(kOriginal, positions));

@@ -76,7 +76,9 @@ bool is_bookkeeping(const std::string& key) {
   return kBookkeeping.contains(key) || key.starts_with("_") || key.ends_with("_token_id");
 }
 
-bool says_nothing(const json& value) {
+// Keys that nobody described and that change nothing as they are. A decoder is causal unasked.
+bool says_nothing(const std::string& key, const json& value) {
+  if (key == "is_causal") return value.is_null() || value == true;
   return value.empty() || value == false || value == 0 || value == "";
 }
 
@@ -342,7 +344,7 @@ std::vector<std::string> unknown_keys(const Family& family, const json& config) 
   const json known = default_config(family);
   std::vector<std::string> unknown;
   for (const auto& [key, value] : config.items())
-    if (!known.contains(key) && !is_bookkeeping(key) && !says_nothing(value))
+    if (!known.contains(key) && !is_bookkeeping(key) && !says_nothing(key, value))
       unknown.push_back(key);
   return unknown;
 }

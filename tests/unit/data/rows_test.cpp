@@ -345,6 +345,11 @@ TEST(Rows, RefusesBrokenJsonWithItsLine) {
                   "a.jsonl:2: not valid JSON");
   EXPECT_CONTAINS(refusal("a.json", "[{\"instruction\":\"q\",\"output\":\"a\"}"), "not valid JSON");
   EXPECT_CONTAINS(refusal("a.json", "{\"instruction\":\"q\"}\n{\"instruction\":\"q\"}"), ".jsonl");
+  for (const std::string number : {"NaN", "Infinity", "-Infinity"}) {
+    const std::string row = R"({"instruction":"q","input":)" + number + R"(,"output":"a"})";
+    EXPECT_CONTAINS(refusal("a.jsonl", row), "write null");
+    EXPECT_CONTAINS(refusal("a.json", "[" + row + "]"), "write null");
+  }
 }
 
 TEST(Rows, EveryTruncationIsRefusedOrShorter) {

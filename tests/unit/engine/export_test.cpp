@@ -479,5 +479,23 @@ TEST_F(Exported, SpecialTokensComeThroughLitGpt) {
             std::pair(json(tokenizer_->special().bos), json(tokenizer_->special().eos)));
 }
 
+// generate() of transformers stops at these alone.
+TEST_F(Exported, GenerationConfigGoesAlong) {
+  make("llama");
+  const fs::path source = folder_ / "source";
+  export_hugging_face(source, *model_, tokenizer_.get(), resident_value, options_);
+  const json own = {{"eos_token_id", {3, 1}}, {"temperature", 0.5}};
+  write_file_atomically(source / "generation_config.json", own.dump());
+  models::Checkpoint read = models::open_checkpoint(source);
+  EXPECT_EQ(read.model->hugging_face_config()["eos_token_id"], (json{3, 1}));
+  const auto value = [&](const nn::Parameter& parameter) {
+    return models::read_parameter(read, parameter, at::kFloat);
+  };
+  ExportOptions options = options_;
+  options.processor = source;
+  export_hugging_face(folder_ / "again", *read.model, tokenizer_.get(), value, options);
+  EXPECT_EQ(json::parse(read_file(folder_ / "again/generation_config.json")), own);
+}
+
 }  // namespace
 }  // namespace snug::engine

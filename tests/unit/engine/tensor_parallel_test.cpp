@@ -300,8 +300,7 @@ TEST_F(CutModel, EveryFamilySplitsEveryLayerWithARole) {
   for (const auto& family : fs::directory_iterator(kData / "parity")) {
     if (!family.is_directory()) continue;
     const auto model = models::model_from_config(family.path() / "config.json");
-    const bool has_pictures_among_text = model->reads().pictures_anywhere;
-    if (has_experts(*model) || has_pictures_among_text) {
+    if (has_experts(*model)) {
       EXPECT_THROW(cut_for(*model, *mesh_of_rank(0, 2)), Error) << family.path();
       continue;
     }

@@ -344,6 +344,29 @@ TEST_F(FromConfig, LayersWithASlidingWindowAreReadFromEitherForm) {
   EXPECT_NE(refusal(shorter).find("chunked_attention"), std::string::npos) << refusal(shorter);
 }
 
+// transformers 5 puts a family's own scaling where a config says nothing, or null.
+TEST_F(FromConfig, NoScalingIsSaidWhereAFamilyHasOne) {
+  json unscaled = config_of("gpt-oss");
+  unscaled.erase("rope_scaling");
+  unscaled["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 1e4}};
+  const json written = make(unscaled)->hugging_face_config();
+  EXPECT_EQ(written["rope_scaling"], (json{{"rope_type", "default"}}));
+  EXPECT_EQ(written["rope_theta"], 1e4);
+  EXPECT_EQ(make(written)->hugging_face_config(), written);
+  json silent = unscaled;
+  silent.erase("rope_parameters");
+  silent["rope_scaling"] = nullptr;
+  EXPECT_EQ(make(silent)->hugging_face_config()["rope_scaling"]["rope_type"], "yarn");
+}
+
+TEST_F(FromConfig, ADecoderThatSeesWhatFollowsIsRefused) {
+  json config = config_of("llama");
+  config["is_causal"] = true;
+  EXPECT_NO_THROW(make(config));
+  config["is_causal"] = false;
+  EXPECT_NE(refusal(config).find("is_causal"), std::string::npos) << refusal(config);
+}
+
 // What transformers reads otherwise than a plain reading would, or does not read at all.
 TEST_F(FromConfig, RotaryScalingThatTransformersReadsOtherwiseIsRefused) {
   const auto expect = [&](const char* shape, const json& patch, const char* words) {
@@ -357,6 +380,15 @@ TEST_F(FromConfig, RotaryScalingThatTransformersReadsOtherwiseIsRefused) {
   expect("llama3-rope", {{"rope_parameters", {{"llama_4_scaling_beta", 0.1}}}},
          "llama_4_scaling_beta is not supported for llama");
   expect("phi3", {{"rope_parameters", nullptr}, {"rope_scaling", linear}}, "of type longrope");
+  for (const json& bare :
+       {json{{"rope_type", "linear"}}, json{{"type", "linear"}, {"factor", nullptr}},
+        json{{"rope_type", "dynamic"}}, json{{"rope_type", "yarn"}},
+        json{{"rope_type", "llama3"}}}) {
+    json config = config_of("llama");
+    config.erase("rope_parameters");
+    config["rope_scaling"] = bare;
+    EXPECT_NE(refusal(config).find("\"factor\""), std::string::npos) << bare << refusal(config);
+  }
   expect("gemma3", {{"rope_parameters", {{"sliding_attention", {{"partial_rotary_factor", 0.5}}}}}},
          "partial_rotary_factor");
   expect("gemma3",

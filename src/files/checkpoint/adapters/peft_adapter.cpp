@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <memory>
 #include <optional>
@@ -177,11 +178,24 @@ std::vector<files::TensorInfo> infos_of(const Adapter& adapter) {
   return infos;
 }
 
+// transformers 5 has the experts of a mixture as one parameter, whatever its files hold.
+bool adapts_experts(const Adapter& adapter) {
+  return std::ranges::any_of(adapter.modules, [](const auto& module) {
+    return module.first.find(".experts.") != std::string::npos;
+  });
+}
+
 // Replaces a regular expression by the names of the modules it chose: PEFT refuses one that also
 // matches modules other than linear layers, as ".*mlp.*" does. Stacked experts are none: PEFT wants
-// their parameters' names, and no dropout, which only training has.
+// their parameters' names. Where it makes one parameter of experts it takes no dropout, which only
+// training has, and doubles rank and alpha of gate and up: alpha / sqrt(r) would become another.
 AdapterConfig config_for_peft(const Adapter& adapter) {
   AdapterConfig config = adapter.config;
+  if (adapts_experts(adapter)) {
+    config.lora_dropout = 0;
+    if (config.use_rslora) config.lora_alpha *= std::sqrt(static_cast<double>(config.r));
+    config.use_rslora = false;
+  }
   if (config.target_modules.pattern.empty() && adapter.stacks.empty()) return config;
   config.target_modules = {};
   const std::set<std::string> stacked = stacked_modules(adapter);
@@ -190,7 +204,6 @@ AdapterConfig config_for_peft(const Adapter& adapter) {
   config.target_parameters = {};
   for (const ExpertStack& stack : adapter.stacks)
     config.target_parameters.push_back(stack.parameter);
-  if (!adapter.stacks.empty()) config.lora_dropout = 0;
   return config;
 }
 

@@ -170,6 +170,14 @@ struct Sections {
 };
 
 Sections find_sections(const MappedFile& file, const std::string& label) {
+  const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()),
+                              file.bytes().size());
+  if (text.starts_with("version https://git-lfs"))
+    throw UserError(
+        "{}: this is a pointer of Git LFS in place of the file; fetch it with git lfs pull, or "
+        "with "
+        "snug download",
+        label);
   ByteReader reader(file.bytes(), label);
   const uint64_t length = reader.u64("the header length");
   if (length > kMaxHeaderBytes)

@@ -222,6 +222,24 @@ TEST_F(Made, IsRead) {
   EXPECT_EQ(parts.out_features(), 4);
 }
 
+// peft doubles rank and alpha where it puts experts' gates and ups together, and takes no dropout.
+TEST_F(Made, AdaptersOfExpertsAreWrittenAsPeftTakesThem) {
+  const std::string expert = "base_model.model.model.layers.0.mlp.experts.1.up_proj";
+  tensors_ = {{expert + ".lora_A.weight", numbers({2, 6})},
+              {expert + ".lora_B.weight", numbers({4, 2})}};
+  config_["target_modules"] = {"up_proj"};
+  config_["use_rslora"] = true;
+  EXPECT_EQ(read(), "no error");
+  const test::TempFolder again;
+  const Adapter before = read_peft_adapter(folder_.path());
+  write_peft_files(again.path(), before);
+  const Adapter after = read_peft_adapter(again.path());
+  EXPECT_EQ(after.config.lora_dropout, 0);
+  EXPECT_FALSE(after.config.use_rslora);
+  for (const auto& [module, parts] : before.modules)
+    EXPECT_DOUBLE_EQ(after.modules.at(module).scaling, parts.scaling);
+}
+
 TEST_F(Made, TheNameOfTheAdapterMayStandInTheKeys) {
   tensors_[kQ + ".lora_A.default.weight"] = take(kQ + ".lora_A.weight");
   tensors_[kQ + ".lora_B.default.weight"] = take(kQ + ".lora_B.weight");
