@@ -2,6 +2,7 @@
 #include "engine/engine.h"
 
 #include <ATen/ops/empty.h>
+#include <c10/core/ScalarType.h>
 #include <c10/util/accumulate.h>
 
 #include <algorithm>
@@ -46,20 +47,41 @@ std::vector<optim::Group> groups_of(const Engine& engine, const recipe::Recipe& 
 }
 
 // Weights that are updated on the host have a host copy of the device's type, which is copied to
-// the device after an update; a float32 master copy is an optimizer state.
-void allocate_home(nn::Parameter& parameter, const recipe::Recipe& recipe) {
+// the device after an update; a float32 master copy is an optimizer state. Those of frozen weights
+// lie in the file, if there is one.
+void allocate_home(nn::Parameter& parameter, const recipe::Recipe& recipe,
+                   memory::DiskFile* file = nullptr) {
   const bool is_updated_there = recipe.updates_on_host() && parameter.trained;
+  const memory::DiskGuard disk(parameter.trained ? nullptr : file);
   if (recipe.weight_streaming || is_updated_there) parameter.allocate_home();
+}
+
+// The file for frozen weights, if the recipe puts them on disk; null otherwise. A plan only counts.
+std::unique_ptr<memory::DiskFile> open_weight_file(const recipe::Recipe& recipe,
+                                                   const Engine& engine) {
+  const std::optional<std::string> folder = recipe.weight_folder();
+  if (!folder) return nullptr;
+  if (engine.device.is_meta()) return std::make_unique<memory::DiskFile>();
+  int64_t bytes = 0;
+  for (nn::Unit* unit : engine.units)
+    for (const nn::Parameter* parameter : unit->parameters())
+      if (!parameter->trained)
+        bytes +=
+            memory::DiskFile::padded(c10::multiply_integers(parameter->stored_shape()) *
+                                     static_cast<int64_t>(c10::elementSize(
+                                         parameter->stored_type(engine.precision.parameters))));
+  return std::make_unique<memory::DiskFile>(memory::kWeightsOnDisk, *folder, bytes);
 }
 
 // Allocates the parameters that are not sharded.
 void allocate_parameters(const recipe::Recipe& recipe, Engine& engine) {
+  const auto file = open_weight_file(recipe, engine);
   for (size_t i = 0; i < engine.units.size(); ++i) {
     const memory::UnitGuard tag(memory::unit_id(engine.units[i]->name()));
     for (nn::Parameter* parameter : engine.units[i]->parameters()) {
       if (engine.sharding != nullptr && engine.sharding->shares(*parameter)) continue;
       parameter->allocate(engine.device, engine.precision.parameters);
-      allocate_home(*parameter, recipe);
+      allocate_home(*parameter, recipe, file.get());
       if (recipe.weight_streaming) memory::vacate(parameter->value);
       if (parameter->trained) engine.updated[i].push_back(parameter);
     }
@@ -136,7 +158,8 @@ std::unique_ptr<memory::DiskFile> open_disk_file(const recipe::Recipe& recipe,
   const std::optional<std::string> folder = recipe.offload_folder();
   if (!folder) return nullptr;
   if (engine.device.is_meta()) return std::make_unique<memory::DiskFile>();
-  return std::make_unique<memory::DiskFile>(*folder, state_bytes_on_disk(recipe, engine));
+  return std::make_unique<memory::DiskFile>(memory::kStatesOnDisk, *folder,
+                                            state_bytes_on_disk(recipe, engine));
 }
 
 // The position of a parameter, or of a piece of it, in the unsplit parameter.
@@ -173,6 +196,8 @@ void Engine::fill_weights(const std::function<void(nn::Unit&)>& write) const {
   for (size_t i = 0; i < units.size(); ++i) {
     if (sharding != nullptr) sharding->open_blank(i);
     write(*units[i]);
+    for (const nn::Parameter* parameter : units[i]->parameters())
+      memory::write_behind(parameter->home);
     if (sharding != nullptr) sharding->close_written(i);
   }
 }

@@ -77,8 +77,9 @@ void use_threads(int64_t wanted);
 Host prepare_host(const std::string& memory_budget, int64_t num_threads,
                   const recipe::Word<recipe::Accelerator>& accelerator);
 
-// Checks the folder of optimizer_offload = disk:FOLDER, or of fit_disk, before a model is read.
-// Throws UserError if no file can be made there; warns if its file system is in memory.
+// Checks the folders of optimizer_offload and weight_offload = disk:FOLDER, or of fit_disk, before
+// a model is read. Throws UserError if no file can be made there; warns if its file system is in
+// memory.
 void check_offload_folder(const recipe::Recipe& recipe);
 
 }  // namespace snug::engine

@@ -240,6 +240,13 @@ double bytes_of(const memory::ByCategory& bytes, memory::Category category) {
   return static_cast<double>(bytes[static_cast<size_t>(category)]);
 }
 
+// Host memory beside what the run takes; 0: not known.
+double spare_host_bytes(const DeviceProfile& device, const Prediction& prediction) {
+  const int64_t there = device.host_bytes > 0 ? device.host_bytes : device.assumed_host_bytes;
+  const int64_t of_device = device.kind == at::kCPU ? prediction.peak_allocated : 0;
+  return static_cast<double>(std::max<int64_t>(0, there - prediction.peak_host - of_device));
+}
+
 // As engine/policies.cpp decides it.
 bool copies_ahead(const recipe::Recipe& recipe, const DeviceProfile& device) {
   return device.kind == at::kCUDA && recipe.offload_prefetch != recipe::Prefetch::Off;
@@ -291,7 +298,17 @@ Beside host_copies(const recipe::Recipe& recipe, const DeviceProfile& device,
     const double again = recipe.expert_streaming ? size.recomputed * size.micro_batches *
                                                        over_link(prediction.expert_bytes)
                                                  : 0;
-    add(ahead, in, in + again);
+    // Of weights in a file the system keeps in spare memory what it has read last, and a pass
+    // begins with those: they go through the units forward and backward in turn.
+    const double read = std::max(0.0, static_cast<double>(prediction.weights_on_disk) -
+                                          spare_host_bytes(device, prediction)) /
+                        device.disk_read_bytes_per_second * size.micro_batches;
+    if (ahead) {
+      add(true, std::max(in, read), std::max(in + again, read));
+    } else {
+      add(false, in, in + again);
+      add(true, read, read);
+    }
   } else if (recipe.updates_on_host()) {
     all.alone += over_link(trained);  // after the update
   }
@@ -301,7 +318,7 @@ Beside host_copies(const recipe::Recipe& recipe, const DeviceProfile& device,
 UpdateCost update_cost(const recipe::Recipe& recipe, const DeviceProfile& device,
                        const Prediction& prediction, const StepSize& size, const Compute& compute) {
   const bool on_host = recipe.updates_on_host();
-  const auto on_disk = static_cast<double>(prediction.on_disk);
+  const auto on_disk = static_cast<double>(prediction.on_disk - prediction.weights_on_disk);
   const double states =
       on_disk + bytes_of(on_host ? prediction.host_by_category : prediction.resident,
                          memory::Category::Optimizer);

@@ -127,7 +127,10 @@ Prediction predict(const models::Model& model, const recipe::Recipe& recipe,
   ledger.reset_peak();
   const int64_t host_before = host.allocated();
   host.reset_peak();
-  const int64_t disk_before = memory::meta_disk_ledger().allocated();
+  const memory::Ledger& disk = memory::meta_disk_ledger();
+  const int64_t disk_before = disk.allocated();
+  constexpr auto kWeights = static_cast<size_t>(memory::Category::Parameters);
+  const int64_t weights_before = disk.by_category()[kWeights];
   Prediction result;
   int64_t gathered = 0;
   std::unique_ptr<TimelineRecorder> recorder;
@@ -136,7 +139,8 @@ Prediction predict(const models::Model& model, const recipe::Recipe& recipe,
     const auto twin = models::model_like(model);
     engine::Engine engine = engine::make_engine(*twin, recipe, at::kMeta, max_seqlen, options.mesh);
     result.resident = ledger.by_category();
-    result.on_disk = memory::meta_disk_ledger().allocated() - disk_before;
+    result.on_disk = disk.allocated() - disk_before;
+    result.weights_on_disk = disk.by_category()[kWeights] - weights_before;
     for (nn::Unit* unit : engine.units) {
       for (const nn::Parameter* parameter : unit->parameters()) {
         const auto bytes = static_cast<double>(parameter->value.nbytes());

@@ -65,7 +65,8 @@ struct Prediction {
   int64_t host_staging = 0;          // pinned buffers for batches, at the peak
   memory::ByCategory host_by_category{};
   int64_t host_activations = 0;   // the most activations offloaded at one time
-  int64_t on_disk = 0;            // optimizer states in a file
+  int64_t on_disk = 0;            // optimizer states and frozen weights in files
+  int64_t weights_on_disk = 0;    // of it
   memory::ByCategory resident{};  // on the device between steps: weights and states
   double weight_bytes = 0;        // of all weights as stored
   double expert_bytes = 0;        // of experts' among them

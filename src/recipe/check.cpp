@@ -41,7 +41,35 @@ void check_model(Command command, const Recipe& r, Faults& faults) {
         r.model.train_parts));
 }
 
+// Of weight_offload; it is no technique of the table, since a fit has no folder to try it with.
+void check_frozen_weights(const Recipe& r, Faults& faults) {
+  if (r.weight_offload == "none") return;
+  const std::string is = fmt::format("weight_offload = {}", r.weight_offload);
+  const std::optional<std::string> folder = r.weight_folder();
+  if (!folder || folder->empty())
+    faults.push_back(is + ": must be none or disk:FOLDER, as in disk:/mnt/nvme");
+  if (r.offload_folder() && r.offload_folder() != folder)
+    faults.push_back(
+        fmt::format("{} with optimizer_offload = {}: a plan knows one disk; name the same folder "
+                    "for both",
+                    is, r.optimizer_offload));
+  if (!r.weight_streaming)
+    faults.push_back(
+        is +
+        ": weights in a file are copied to the device block by block; add --weight_streaming "
+        "true");
+  if (!r.lora.enabled && part_names(r.model.train_parts).empty())
+    faults.push_back(is +
+                     ": all weights are trained, and only frozen ones can lie in a file; train "
+                     "adapters (snug finetune) or leave it out");
+  if (has_several_devices(r))
+    faults.push_back(is +
+                     ": works on one device only; on several, leave it out: --strategy fsdp shards "
+                     "the weights in host memory");
+}
+
 void check_memory(const Recipe& r, Faults& faults) {
+  check_frozen_weights(r, faults);
   if (!r.fit && (!r.fit_disk.empty() || r.fit_delay))
     warn("{} has no effect without --fit", r.fit_disk.empty() ? "fit_delay" : "fit_disk");
   std::ranges::move(technique_faults(r), std::back_inserter(faults));

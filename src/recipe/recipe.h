@@ -151,6 +151,7 @@ struct Recipe {
   bool delayed_parameter_update = false;
   bool weight_streaming = false;
   bool expert_streaming = false;
+  std::string weight_offload = "none";  // none | disk:FOLDER
   Word<Prefetch> offload_prefetch = Prefetch::Auto;
   bool fit = false;         // choose the techniques that are not given
   std::string fit_disk;     // a folder where fit may put optimizer states
@@ -188,10 +189,19 @@ struct Recipe {
   // With optimizer_offload: optimizer states are on the host and weights are updated there.
   bool updates_on_host() const { return optimizer_offload != "none"; }
   // FOLDER of optimizer_offload = disk:FOLDER; std::nullopt: the states are in memory.
-  std::optional<std::string> offload_folder() const {
+  std::optional<std::string> offload_folder() const { return folder_in(optimizer_offload); }
+  // The same of weight_offload: of frozen weights.
+  std::optional<std::string> weight_folder() const { return folder_in(weight_offload); }
+  // Of either; if both have one, it is the same.
+  std::optional<std::string> disk_folder() const {
+    return offload_folder() ? offload_folder() : weight_folder();
+  }
+
+ private:
+  static std::optional<std::string> folder_in(const std::string& place) {
     static constexpr std::string_view kDisk = "disk:";
-    if (!optimizer_offload.starts_with(kDisk)) return std::nullopt;
-    return optimizer_offload.substr(kDisk.size());
+    if (!place.starts_with(kDisk)) return std::nullopt;
+    return place.substr(kDisk.size());
   }
 };
 

@@ -104,7 +104,7 @@ struct MemoryPeaks {
   int64_t peak_allocated = 0;
   int64_t peak_reserved = 0;
   int64_t peak_host = 0;                       // measured only
-  int64_t on_disk = 0;                         // optimizer states in a file
+  int64_t on_disk = 0;                         // optimizer states and weights in files
   std::map<std::string, int64_t> by_category;  // live at the moment of the peak
   int64_t num_alloc_retries = 0;               // measured only: of the CUDA allocator
 };

@@ -93,7 +93,7 @@ void check_plan(const PlannedRun& run, RunLog& log) {
     log.print(fmt::format("Host     {} of host memory", format_bytes(prediction.peak_host)));
   if (prediction.on_disk > 0)
     log.print(fmt::format("Disk     {} in {}", format_bytes(prediction.on_disk),
-                          run.recipe.offload_folder().value_or("")));
+                          run.recipe.disk_folder().value_or("")));
   const bool may_try = run.recipe.force || run.recipe.train.on_oom == recipe::OnOom::Split;
   if (!room.fits() && !may_try)
     throw plan::plan_does_not_fit(prediction, {.needed = room.needed,

@@ -27,6 +27,7 @@ ONE = [
     "--activation_offload true --activation_checkpointing every:2",
     "--optimizer_in_backward true",
     "--lora_r 4 --quantize bnb.nf4",
+    "--lora_r 4 --quantize bnb.nf4 --optimizer_offload cpu --weight_streaming true --weight_offload disk:.",
     "--precision bf16-mixed --optimizer adamw_8bit",
 ]
 TWO = [

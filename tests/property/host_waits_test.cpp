@@ -82,6 +82,21 @@ TEST_F(HostWaitsOfAStep, WithUpdatesOnTheHostAreForGradients) {
   }
 }
 
+// Before a buffer that weights from a file go through is filled, the copies that read it, two ago.
+// All units are copied in the forward; in the backward neither the last one, which is still there,
+// nor the embedding, which has none. The first two of a micro-batch find them done: the gradients
+// before have been waited for.
+TEST_F(HostWaitsOfAStep, WithWeightsOnDiskAreForTheirBuffers) {
+  recipe::Recipe recipe = recipe_of(1);
+  recipe.optimizer_offload = "cpu";
+  recipe.weight_streaming = true;
+  recipe.lora = {.enabled = true, .r = 4};
+  EXPECT_EQ(waits_of(recipe), 2);
+  recipe.weight_offload = tests::on_disk();
+  const auto units = static_cast<int64_t>(tiny_model()->units().size());
+  EXPECT_EQ(waits_of(recipe), 2 + units + (units - 2) - 2);
+}
+
 // The update writes homes beside the next step, so the copies that read them are waited for.
 TEST_F(HostWaitsOfAStep, WithADelayedUpdateAreOneMore) {
   recipe::Recipe recipe = recipe_of(1);

@@ -43,6 +43,8 @@ inline recipe::Recipe random_recipe(std::mt19937& random) {
     recipe.quantize = pick({"", "", "bnb.nf4", "bnb.nf4-dq", "bnb.fp4", "bnb.fp4-dq", "bnb.int8"});
   }
   recipe.expert_streaming = recipe.weight_streaming && random() % 2;
+  if (recipe.weight_streaming && recipe.lora.enabled && random() % 2)
+    recipe.weight_offload = on_disk();
   return recipe;
 }
 
@@ -56,7 +58,7 @@ inline void fit_to_stacks(recipe::LoraOptions& lora, const std::string& shape) {
 
 inline std::string describe(const recipe::Recipe& r, const std::string& shape) {
   return fmt::format(
-      "{}, {}, {}, {}{}{}, micro-batch {}, {}, checkpointing {}{}{}, offload {}{}{}{}{}{}", shape,
+      "{}, {}, {}, {}{}{}, micro-batch {}, {}, checkpointing {}{}{}, offload {}{}{}{}{}{}{}", shape,
       r.precision, r.optimizer.name,
       !r.lora.enabled   ? "full"
       : r.lora.use_dora ? "dora"
@@ -68,6 +70,7 @@ inline std::string describe(const recipe::Recipe& r, const std::string& shape) {
       r.optimizer_in_backward ? ", optimizer in backward" : "", r.optimizer_offload,
       r.delayed_parameter_update ? ", delayed" : "", r.weight_streaming ? ", weights streamed" : "",
       r.expert_streaming ? ", experts one by one" : "",
+      r.weight_folder() ? ", frozen ones on disk" : "",
       r.offload_prefetch == "true" ? ", prefetched" : "", r.train.max_norm ? ", clipped" : "");
 }
 

@@ -38,6 +38,14 @@ constexpr Technique kTechniques[] = {
        r.weight_streaming = r.expert_streaming = true;
        r.offload_prefetch = "true";
      }},
+    // Those that do not train.
+    {"weights and experts on disk, prefetched",
+     [](recipe::Recipe& r) {
+       if (r.optimizer_offload == "none") r.optimizer_offload = "cpu";
+       r.weight_streaming = r.expert_streaming = true;
+       r.weight_offload = tests::on_disk();
+       r.offload_prefetch = "true";
+     }},
     {"all offloads, prefetched",
      [](recipe::Recipe& r) {
        if (r.optimizer_offload == "none") r.optimizer_offload = "cpu";

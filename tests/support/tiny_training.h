@@ -63,7 +63,8 @@ inline recipe::Recipe tiny_recipe() {
   return recipe;
 }
 
-// Of optimizer_offload: its file has no name, so that nothing is left in that folder.
+// Of optimizer_offload and weight_offload: its file has no name, so that nothing is left in that
+// folder.
 inline std::string on_disk() { return "disk:" + std::filesystem::temp_directory_path().string(); }
 
 inline data::MicroBatchOptions batch_options(const recipe::Recipe& recipe,

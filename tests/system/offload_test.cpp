@@ -31,6 +31,29 @@ TEST(Offload, StatesOnDiskTrainTheSameAndLeaveNothing) {
   EXPECT_EQ(on_disk["memory"]["phases"].back()["optimizer_host"], 0);
 }
 
+TEST(Offload, FrozenWeightsOnDiskTrainTheSameAndLeaveNothing) {
+  const TempFolder folder, disk;
+  const fs::path rows = write_rows(folder / "rows.jsonl", 160);
+  const auto train = [&](const char* name, const std::string& place) {
+    Words words = finetune_words(
+        rows, folder / name,
+        {"--optimizer_offload", "cpu", "--weight_streaming", "true", "--weight_offload", place});
+    words.front() = "finetune_lora";
+    const Result result = run(words);
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    return read_run(folder / name);
+  };
+  const nlohmann::json in_memory = train("memory", "none");
+  const nlohmann::json on_disk = train("disk", "disk:" + disk.path().string());
+  EXPECT_EQ(losses(in_memory), losses(on_disk));
+  EXPECT_TRUE(fs::is_empty(disk.path()));
+  const nlohmann::json& measured = on_disk["memory"]["measured"];
+  const int64_t bytes = measured["on_disk"], model = on_disk["model"]["parameters"],
+                trained = on_disk["model"]["trainable"];
+  EXPECT_GE(bytes, 4 * (model - trained));
+  EXPECT_EQ(on_disk["memory"]["predicted"]["on_disk"], bytes);
+}
+
 TEST(Offload, AFolderThatIsNotThereIsNamed) {
   const TempFolder folder;
   const fs::path rows = write_rows(folder / "rows.jsonl", 64);

@@ -54,36 +54,37 @@ int64_t free_bytes(int file) {
   return static_cast<int64_t>(info.f_bavail) * static_cast<int64_t>(info.f_frsize);
 }
 
-int open_nameless(const fs::path& folder) {
+int open_nameless(const DiskUse& use, const fs::path& folder) {
   if (!fs::is_directory(folder))
-    throw UserError("optimizer_offload = disk:{}: there is no such folder; make it first",
+    throw UserError("{} = disk:{}: there is no such folder; make it first", use.option,
                     folder.string());
   const int file = open_nameless_file(folder);
   const int error = errno;
   if (file < 0)
     throw UserError(
-        "optimizer_offload = disk:{}: no file can be made there ({}); name a folder on a local "
-        "disk that you may write to",
-        folder.string(), reason_of(error));
+        "{} = disk:{}: no file can be made there ({}); name a folder on a local disk that you may "
+        "write to",
+        use.option, folder.string(), reason_of(error));
   return file;
 }
 
-[[noreturn]] void refuse_space(const fs::path& folder, int64_t bytes, int64_t free) {
+[[noreturn]] void refuse_space(const DiskUse& use, const fs::path& folder, int64_t bytes,
+                               int64_t free) {
   throw UserError(
-      "optimizer_offload = disk:{}: the optimizer states need {} on that disk, and {} are free; "
-      "name "
-      "a folder on another disk, or choose an optimizer with smaller states",
-      folder.string(), format_bytes(bytes), format_bytes(free));
+      "{} = disk:{}: {} need {} on that disk, and {} are free; name a folder on another disk, or "
+      "{}",
+      use.option, folder.string(), use.content, format_bytes(bytes), format_bytes(free),
+      use.smaller);
 }
 
-void reserve(int file, const fs::path& folder, int64_t bytes) {
+void reserve(const DiskUse& use, int file, const fs::path& folder, int64_t bytes) {
   const int64_t free = free_bytes(file);
-  if (bytes > free) refuse_space(folder, bytes, free);
+  if (bytes > free) refuse_space(use, folder, bytes, free);
   int error = EINTR;
   while (error == EINTR) error = ::posix_fallocate(file, 0, bytes);
-  if (error == ENOSPC) refuse_space(folder, bytes, free_bytes(file));
+  if (error == ENOSPC) refuse_space(use, folder, bytes, free_bytes(file));
   if (error != 0)
-    throw UserError("optimizer_offload = disk:{}: {} cannot be reserved there: {}", folder.string(),
+    throw UserError("{} = disk:{}: {} cannot be reserved there: {}", use.option, folder.string(),
                     format_bytes(bytes), reason_of(error));
 }
 
@@ -109,28 +110,35 @@ const Block* block_of(const at::Tensor& tensor) {
 
 }  // namespace
 
+const DiskUse kStatesOnDisk{.option = "optimizer_offload",
+                            .content = "the optimizer states",
+                            .smaller = "choose an optimizer with smaller states"};
+const DiskUse kWeightsOnDisk{.option = "weight_offload",
+                             .content = "the frozen weights",
+                             .smaller = "store them in fewer bits (--quantize bnb.nf4)"};
+
 DiskFile::DiskFile() = default;
 DiskFile::~DiskFile() = default;
 
-bool DiskFile::is_on_disk(const fs::path& folder) {
+bool DiskFile::is_on_disk(const DiskUse& use, const fs::path& folder) {
   DiskMapping mapping;
-  mapping.file = open_nameless(folder);
+  mapping.file = open_nameless(use, folder);
   struct statfs info {};
   if (::fstatfs(mapping.file, &info) != 0) return true;
   return info.f_type != TMPFS_MAGIC && info.f_type != RAMFS_MAGIC;
 }
 
-DiskFile::DiskFile(const fs::path& folder, int64_t bytes)
+DiskFile::DiskFile(const DiskUse& use, const fs::path& folder, int64_t bytes)
     : mapping_(std::make_shared<DiskMapping>()) {
-  mapping_->file = open_nameless(folder);
+  mapping_->file = open_nameless(use, folder);
   if (bytes == 0) return;
-  reserve(mapping_->file, folder, bytes);
+  reserve(use, mapping_->file, folder, bytes);
   void* data = ::mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_SHARED,
                       mapping_->file, 0);
   const int error = errno;
   if (data == MAP_FAILED)
-    throw UserError("optimizer_offload = disk:{}: a file of {} cannot be mapped: {}",
-                    folder.string(), format_bytes(bytes), reason_of(error));
+    throw UserError("{} = disk:{}: a file of {} cannot be mapped: {}", use.option, folder.string(),
+                    format_bytes(bytes), reason_of(error));
   mapping_->data = static_cast<std::byte*>(data);
   mapping_->bytes = bytes;
 }
@@ -157,6 +165,11 @@ void delete_disk_allocation(void* block) {
 
 Allocation* disk_allocation_in(void* block) {
   return block == nullptr ? nullptr : static_cast<Block*>(block)->record;
+}
+
+bool is_in_file(const at::Tensor& tensor) {
+  const Allocation* allocation = find_allocation(tensor);
+  return allocation != nullptr && allocation->ledger == &disk_ledger_of(tensor.device().type());
 }
 
 void read_ahead(const at::Tensor& tensor) {

@@ -111,6 +111,7 @@ json plan_json(const Planned& p) {
              {"num_alloc_retries", p.prediction().driver_calls.retries},
              {"offloaded_to_host", p.prediction().peak_host},
              {"on_disk", p.prediction().on_disk},
+             {"weights_on_disk", p.prediction().weights_on_disk},
              {"after_forward", p.prediction().after_forward},
              {"parameter_bytes",
               p.prediction().resident[static_cast<size_t>(memory::Category::Parameters)]},

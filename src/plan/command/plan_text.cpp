@@ -94,6 +94,23 @@ void add_host(const Planned& p, Lines& lines, int64_t lacking) {
               p.device.host_bytes == 0 ? " of host memory" : " of " + there);
 }
 
+void add_disk(const Planned& p, Lines& lines, int64_t lacking) {
+  const int64_t all = p.prediction().on_disk, weights = p.prediction().weights_on_disk;
+  const std::string reads = rate_text(p.device.disk_read_bytes_per_second);
+  std::string uses;
+  if (weights > 0)
+    uses = fmt::format(", {} read in every pass at {} GB/s",
+                       weights < all ? "weights of " + format_bytes(weights) : "weights", reads);
+  if (weights < all)
+    uses += fmt::format(", {}read and written once a step at {} and {} GB/s",
+                        weights > 0 ? "states " : "", reads,
+                        rate_text(p.device.disk_write_bytes_per_second));
+  lines.add(
+      "Disk     {} in {}{}{}{}", format_bytes(all), p.recipe.disk_folder().value_or(""),
+      p.device.disk_bytes == 0 ? "" : fmt::format(" of {} free", format_bytes(p.device.disk_bytes)),
+      missing_text(lacking), uses);
+}
+
 // The parts of copies, updates and the disk that overlap; collectives have a line of their own.
 std::string hidden_text(const StepCost& c) {
   std::vector<std::string> parts;
@@ -297,14 +314,7 @@ std::vector<std::string> plan_lines(const Planned& p) {
           : fmt::format("fits{}, {} to spare", p.wanted_fits() ? "" : " the device",
                         format_bytes(margin)));
   if (p.prediction().peak_host > 0 || lacking.in_host > 0) add_host(p, lines, lacking.in_host);
-  if (p.prediction().on_disk > 0)
-    lines.add("Disk     {} in {}{}{}, read and written once a step at {} and {} GB/s",
-              format_bytes(p.prediction().on_disk), p.recipe.offload_folder().value_or(""),
-              p.device.disk_bytes == 0
-                  ? ""
-                  : fmt::format(" of {} free", format_bytes(p.device.disk_bytes)),
-              missing_text(lacking.on_disk), rate_text(p.device.disk_read_bytes_per_second),
-              rate_text(p.device.disk_write_bytes_per_second));
+  if (p.prediction().on_disk > 0) add_disk(p, lines, lacking.on_disk);
   add_time(p, lines);
   if (!p.length.note.empty()) lines.add("Steps    {}", p.length.note);
   return std::move(lines.all);

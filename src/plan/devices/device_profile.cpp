@@ -287,7 +287,7 @@ DeviceProfile with_host(DeviceProfile device, const recipe::Recipe& recipe, Mach
   if (device.host_bytes == 0 && device.host_bytes_per_device > 0)
     device.assumed_host_bytes =
         std::max(kLeastHost, engine::named_ranks_per_node(recipe) * device.host_bytes_per_device);
-  std::optional<std::string> folder = recipe.offload_folder();
+  std::optional<std::string> folder = recipe.disk_folder();
   if (!folder && recipe.fit && !recipe.fit_disk.empty()) folder = recipe.fit_disk;
   if (!is_here || !folder || !std::filesystem::is_directory(*folder)) return device;
   device.disk_bytes = machine::disk(*folder).free;

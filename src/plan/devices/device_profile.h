@@ -34,7 +34,8 @@ struct DeviceProfile {
   double bytes_per_second = 0;       // of the device's memory
   double link_bytes_per_second = 0;  // between host and device, one direction
   double host_bytes_per_second = 0;  // of the host's memory
-  // The disk for optimizer states: by default the sustained rates of an NVMe drive on PCIe 4.0.
+  // The disk for optimizer states and frozen weights: by default the sustained rates of an NVMe
+  // drive on PCIe 4.0.
   double disk_read_bytes_per_second = 5e9, disk_write_bytes_per_second = 3e9;
   int64_t disk_bytes = 0;  // free there; 0: not known
   // Shares of these rates that products, fused attention and all that is bound by memory reach.
@@ -65,9 +66,9 @@ struct DeviceProfile {
 // Whether the machine that is planned for is the one that plans.
 enum class Machine { Here, Elsewhere };
 // Adds what the recipe says about the machine: host_memory, and the disk of the folder for
-// optimizer states (optimizer_offload or fit_disk). For Machine::Here, host memory defaults to this
-// machine's and the disk is measured. For Machine::Elsewhere, host memory is assumed if neither
-// recipe nor profile gives it.
+// states and weights (optimizer_offload, weight_offload or fit_disk). For Machine::Here, host
+// memory defaults to this machine's and the disk is measured. For Machine::Elsewhere, host memory
+// is assumed if neither recipe nor profile gives it.
 DeviceProfile with_host(DeviceProfile device, const recipe::Recipe& recipe, Machine where);
 
 // The share of one of several processes on a machine: each has a GPU of its own, but they share a

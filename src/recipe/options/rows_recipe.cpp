@@ -407,6 +407,13 @@ std::vector<Row> memory_rows(Recipe& r) {
   }
   const std::vector<Row> others = {
       {.theme = kMemory,
+       .key = "weight_offload",
+       .slot = &r.weight_offload,
+       .help = "disk:FOLDER: keep frozen weights, which adapters or trained parts leave, in a file "
+               "in FOLDER rather than in host memory; needs weight_streaming",
+       .choices = {"none", "disk:FOLDER"},
+       .open = true},
+      {.theme = kMemory,
        .key = "offload_prefetch",
        .slot = &r.offload_prefetch,
        .help = "copy offloaded tensors one block ahead of their use, which takes the memory of one "

@@ -223,6 +223,33 @@ TEST_F(BesideOfModel, StatesOnDiskAreNotInHostMemoryButTakeTime) {
   EXPECT_GE(b.cost.seconds(), b.cost.disk_seconds);
 }
 
+void weights_to_disk(recipe::Recipe& r) {
+  stream(r);
+  r.lora = {.enabled = true, .r = 8};
+  r.weight_offload = "disk:/mnt/nvme";
+}
+
+TEST_F(BesideOfModel, WeightsOnDiskAreReadWhereMemoryDoesNotKeepThem) {
+  recipe::Recipe recipe = recipe_;
+  weights_to_disk(recipe);
+  DeviceProfile small = gpu_;
+  small.disk_read_bytes_per_second = 1e6;  // so that nothing else counts
+  small.host_bytes = 1;
+  const Candidate candidate = evaluate(*model_, recipe, {samples_, 256}, small);
+  const Prediction& p = candidate.prediction;
+  EXPECT_EQ(p.on_disk, p.weights_on_disk);
+  EXPECT_NEAR(static_cast<double>(p.weights_on_disk), 2.0 * 134515008, 64 * 300);
+  EXPECT_EQ(candidate.cost.disk_seconds, 0) << "no states are there";
+  // Four micro-batches of two passes.
+  const double read = 8 * static_cast<double>(p.weights_on_disk) / 1e6;
+  EXPECT_NEAR(candidate.cost.transfer_seconds, read, 0.01 * read);
+  // Half of them stay in memory between a pass and the next.
+  small.host_bytes = p.peak_host + p.weights_on_disk / 2;
+  EXPECT_NEAR(cost(weights_to_disk, small).transfer_seconds, read / 2, 0.01 * read);
+  small.host_bytes = p.peak_host + p.weights_on_disk;
+  EXPECT_LT(cost(weights_to_disk, small).transfer_seconds, 0.01 * read);
+}
+
 // Processes of one machine share its disk.
 TEST_F(BesideOfModel, RanksOfAMachineShareItsDisk) {
   const DeviceProfile alone = share_of(gpu_, 1), four = share_of(gpu_, 4);

@@ -50,12 +50,15 @@ TEST_F(MixturesOnCards, QuantizedFit) {
   const std::vector<std::string> recomputed{"--activation_checkpointing", "all"};
   const std::vector<std::string> streamed{"--optimizer_offload", "cpu", "--weight_streaming",
                                           "true"};
+  std::vector<std::string> from_disk = streamed;
+  from_disk.insert(from_disk.end(), {"--weight_offload", "disk:/mnt/nvme"});
   const OnCard cases[] = {
       // 24 GB, all on the card.
       {"qwen3-30b-a3b", "rtx-4090", 512, {}, 19, 0.1},
       {"qwen3-30b-a3b", "rtx-4090", 4096, recomputed, 18.5, 0.1},
       // A block at a time, the others' experts on the host.
       {"qwen3-30b-a3b", "rtx-4090", 512, streamed, 3.5, 17.5},
+      {"qwen3-30b-a3b", "rtx-4090", 512, from_disk, 3.5, 2},
       // 16 GB, of which this card has 14.6 for programs.
       {"gpt-oss-20b", "t4", 512, {}, 14, 0.1},
       {"gpt-oss-20b", "t4", 4096, recomputed, 14, 0.1},

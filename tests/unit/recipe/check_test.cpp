@@ -276,6 +276,25 @@ TEST(Check, TechniquesThatMeanNothingTogether) {
     EXPECT_CONTAINS(faults_of(std::string("--optimizer_offload ") + place),
                     "must be none, cpu or disk:FOLDER");
   EXPECT_CONTAINS(faults_of("--optimizer_offload disk:"), "the folder is missing");
+  const std::string streamed = "--optimizer_offload cpu --weight_streaming ";
+  EXPECT_EQ(faults_of(streamed + "--weight_offload disk:/tmp", "finetune_lora"), "");
+  EXPECT_EQ(faults_of("--weight_streaming --optimizer_offload disk:/tmp --weight_offload disk:/tmp",
+                      "finetune_lora"),
+            "");
+  EXPECT_CONTAINS(faults_of("--optimizer_offload cpu --weight_offload disk:/tmp", "finetune_lora"),
+                  "add --weight_streaming true");
+  EXPECT_CONTAINS(faults_of(streamed + "--weight_offload disk:/tmp"), "only frozen ones can lie");
+  EXPECT_CONTAINS(faults_of(streamed + "--weight_offload cpu", "finetune_lora"),
+                  "must be none or disk:FOLDER");
+  EXPECT_CONTAINS(faults_of(streamed + "--weight_offload disk:", "finetune_lora"),
+                  "must be none or disk:FOLDER");
+  EXPECT_CONTAINS(
+      faults_of("--weight_streaming --optimizer_offload disk:/a --weight_offload disk:/b",
+                "finetune_lora"),
+      "name the same folder for both");
+  EXPECT_CONTAINS(faults_of(streamed + "--weight_offload disk:/tmp --devices 2 --strategy fsdp",
+                            "finetune_lora"),
+                  "works on one device only");
   for (const char* prefetch : {"--offload_prefetch", "--offload_prefetch auto"})
     EXPECT_EQ(faults_of(prefetch), "");
   EXPECT_CONTAINS(faults_of("--delayed_parameter_update"), "add --optimizer_offload cpu");

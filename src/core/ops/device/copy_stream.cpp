@@ -49,7 +49,9 @@ c10::Stream current_stream(at::Device device) {
 struct CopyStream::Batch {
   std::optional<c10::Event> done;  // cuda
   std::vector<Copy> copies;        // cpu, until they have happened
-  mutable bool host_has_waited = false;
+  // Batches are complete in their order: to have waited for one is to have waited for all before.
+  int64_t number = 1;
+  std::shared_ptr<int64_t> waited_for = std::make_shared<int64_t>(0);  // the stream's latest
 };
 
 CopyStream::CopyStream(at::Device device) : device_(device) {
@@ -64,6 +66,10 @@ CopyStream::Ticket CopyStream::start(std::vector<Copy> copies) {
   if (copies.empty()) return nullptr;
   for (const Copy& copy : copies) check_landing(copy);
   auto batch = std::make_shared<Batch>();
+  if (newest_ != nullptr) {
+    batch->number = newest_->number + 1;
+    batch->waited_for = newest_->waited_for;
+  }
   if (side_) {
     c10::Event so_far(device_.type());
     so_far.record(current_stream(device_));
@@ -93,7 +99,8 @@ void CopyStream::wait(const Ticket& ticket) {
 }
 
 void CopyStream::wait_on_host(const Ticket& ticket) {
-  if (ticket == nullptr || std::exchange(ticket->host_has_waited, true)) return;
+  if (ticket == nullptr || ticket->number <= *ticket->waited_for) return;
+  *ticket->waited_for = ticket->number;
   note_host_wait(kernel_device(device_));
   if (side_)
     ticket->done->synchronize();

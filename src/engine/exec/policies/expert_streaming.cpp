@@ -14,15 +14,17 @@ namespace {
 // for their content then so that memory does not follow the router.
 class StreamedExperts final : public ops::ExpertWeights {
  public:
-  StreamedExperts(nn::Unit& unit, ops::CopyStream& copies, bool prefetch)
+  StreamedExperts(nn::Unit& unit, ops::CopyStream& copies, HomeCopies& from_home, bool prefetch)
       : unit_(memory::unit_id(unit.name())),
         experts_(streamed_experts(unit)),
         copies_(copies),
+        from_home_(from_home),
         slots_(std::min<size_t>(prefetch ? 2 : 1, experts_.size())) {}
 
   void begin(std::vector<size_t> order) override {
     order_ = std::move(order);
     at_ = sent_ = 0;
+    for (const size_t expert : order_) read_ahead(experts_[expert]);
     while (sent_ < std::min(slots_, order_.size())) send();
     for (size_t e = 0; here_.size() < slots_; ++e)
       if (std::ranges::find(here_, e, &Visitor::expert) == here_.end()) give_room(e);
@@ -61,10 +63,7 @@ class StreamedExperts final : public ops::ExpertWeights {
     const size_t expert = order_[sent_++];
     give_room(expert);
     const memory::UnitGuard tag(unit_);
-    std::vector<ops::Copy> copies;
-    for (const nn::Parameter* parameter : experts_[expert])
-      copies.push_back({parameter->value.detach(), parameter->home});
-    visitor(expert).arrival = copies_.start(std::move(copies));
+    visitor(expert).arrival = from_home_.start({experts_[expert].begin(), experts_[expert].end()});
   }
 
   // After a failed pass copies may be on their way.
@@ -77,11 +76,20 @@ class StreamedExperts final : public ops::ExpertWeights {
   int32_t unit_;
   std::vector<std::vector<nn::Parameter*>> experts_;
   ops::CopyStream& copies_;
+  HomeCopies& from_home_;
   size_t slots_;
   std::vector<size_t> order_;
   size_t at_ = 0, sent_ = 0;  // in the order: the next to compute, and to be copied
   std::vector<Visitor> here_;
 };
+
+std::vector<std::vector<nn::Parameter*>> experts_of(const std::vector<nn::Unit*>& units) {
+  std::vector<std::vector<nn::Parameter*>> all;
+  for (nn::Unit* unit : units)
+    for (std::vector<nn::Parameter*>& expert : streamed_experts(*unit))
+      all.push_back(std::move(expert));
+  return all;
+}
 
 }  // namespace
 
@@ -94,11 +102,12 @@ std::vector<std::vector<nn::Parameter*>> streamed_experts(nn::Unit& unit) {
 }
 
 ExpertStreaming::ExpertStreaming(const std::vector<nn::Unit*>& units, ops::CopyStream& copies,
-                                 bool prefetch) {
+                                 bool prefetch)
+    : from_home_(copies, experts_of(units)) {
   for (nn::Unit* unit : units)
-    sources_.push_back(streamed_experts(*unit).empty()
-                           ? nullptr
-                           : std::make_unique<StreamedExperts>(*unit, copies, prefetch));
+    sources_.push_back(streamed_experts(*unit).empty() ? nullptr
+                                                       : std::make_unique<StreamedExperts>(
+                                                             *unit, copies, from_home_, prefetch));
 }
 
 void ExpertStreaming::lend(const UnitRun& run) {

@@ -12,6 +12,7 @@
 
 #include "core/ops/device/copy_stream.h"
 #include "core/ops/linear/expert_weights.h"
+#include "engine/exec/policies/home_copies.h"
 #include "engine/exec/policy.h"
 
 namespace snug::exec {
@@ -29,6 +30,7 @@ class ExpertStreaming final : public Policy {
  private:
   void lend(const UnitRun& run);
 
+  HomeCopies from_home_;
   std::vector<std::unique_ptr<ops::ExpertWeights>> sources_;  // by unit; null: it has no experts
   std::optional<ops::ExpertWeightsGuard> lent_;
 };

@@ -6,14 +6,30 @@
 #include "engine/exec/policies/expert_streaming.h"
 
 namespace snug::exec {
+namespace {
+
+std::set<const nn::Parameter*> all_experts(const std::vector<nn::Unit*>& units) {
+  std::set<const nn::Parameter*> all;
+  for (nn::Unit* unit : units)
+    for (const std::vector<nn::Parameter*>& expert : streamed_experts(*unit))
+      all.insert(expert.begin(), expert.end());
+  return all;
+}
+
+}  // namespace
 
 WeightStreaming::WeightStreaming(std::vector<nn::Unit*> units, ops::CopyStream& copies,
                                  bool prefetch, bool streams_experts)
-    : units_(std::move(units)), copies_(copies), prefetch_(prefetch) {
-  if (!streams_experts) return;
-  for (nn::Unit* unit : units_)
-    for (const std::vector<nn::Parameter*>& expert : streamed_experts(*unit))
-      others_.insert(expert.begin(), expert.end());
+    : units_(std::move(units)),
+      others_(streams_experts ? all_experts(units_) : std::set<const nn::Parameter*>()),
+      copies_(copies),
+      from_home_(copies, all_used()),
+      prefetch_(prefetch) {}
+
+std::vector<std::vector<nn::Parameter*>> WeightStreaming::all_used() const {
+  std::vector<std::vector<nn::Parameter*>> all;
+  for (int64_t index = 0; index < std::ssize(units_); ++index) all.push_back(used(index));
+  return all;
 }
 
 std::vector<nn::Parameter*> WeightStreaming::used(int64_t index) const {
@@ -41,19 +57,22 @@ void WeightStreaming::send(int64_t index) {
   if (sent_.contains(index)) return;
   const memory::UnitGuard tag(memory::unit_id(units_[static_cast<size_t>(index)]->name()));
   ops::CopyStream::Ticket& ticket = sent_[index];
-  std::vector<ops::Copy> copies;
+  std::vector<const nn::Parameter*> missing;
   for (const nn::Parameter* parameter : used(index)) {
     if (!memory::is_vacant(parameter->value)) continue;
     memory::refill(parameter->value, memory::Category::Parameters);
-    copies.push_back({parameter->value.detach(), parameter->home});
+    missing.push_back(parameter);
   }
-  ticket = copies_.start(std::move(copies));
+  ticket = from_home_.start(missing);
 }
 
 void WeightStreaming::arrive(int64_t index, int64_t next) {
   send(index);
   copies_.wait(sent_.at(index));
-  if (prefetch_ && next >= 0) send(next);
+  if (next < 0) return;
+  if (prefetch_) send(next);
+  const int64_t soon = prefetch_ ? next + (next - index) : next;
+  if (soon >= 0 && soon < std::ssize(units_)) read_ahead(used(soon));
 }
 
 // A weight that two units use stays while one of them needs it.

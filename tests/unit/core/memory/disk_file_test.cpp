@@ -34,9 +34,10 @@ class DiskFileTest : public ::testing::Test {
     return at::empty({elements}, at::kFloat);
   }
   // The message of the UserError that making a file throws.
-  static std::string refusal(const fs::path& folder, int64_t bytes) {
+  static std::string refusal(const fs::path& folder, int64_t bytes,
+                             const DiskUse& use = kStatesOnDisk) {
     try {
-      const DiskFile file(folder, bytes);
+      const DiskFile file(use, folder, bytes);
     } catch (const UserError& error) {
       return error.what();
     }
@@ -47,7 +48,7 @@ class DiskFileTest : public ::testing::Test {
 
 TEST_F(DiskFileTest, TensorsLieInAFileThatNobodySees) {
   const int64_t host_before = cpu_host_ledger().allocated(), before = cpu_ledger().allocated();
-  std::optional<DiskFile> file(std::in_place, folder_.path(), 8 * kKiB);
+  std::optional<DiskFile> file(std::in_place, kStatesOnDisk, folder_.path(), 8 * kKiB);
   {
     const at::Tensor a = make(*file, 1000), b = make(*file, 10);
     EXPECT_TRUE(fs::is_empty(folder_.path()));
@@ -80,6 +81,9 @@ TEST_F(DiskFileTest, AFullDiskIsRefusedAtOnce) {
   for (const std::string& part :
        {folder_.path().string(), format_bytes(int64_t{1} << 60), std::string("are free")})
     EXPECT_NE(text.find(part), std::string::npos) << part << " in " << text;
+  const std::string weights = refusal(folder_.path(), int64_t{1} << 60, kWeightsOnDisk);
+  EXPECT_TRUE(weights.starts_with("weight_offload = disk:")) << weights;
+  EXPECT_NE(weights.find("the frozen weights need"), std::string::npos) << weights;
   EXPECT_TRUE(fs::is_empty(folder_.path()));
 }
 
@@ -92,15 +96,15 @@ TEST_F(DiskFileTest, AFolderThatCannotHoldItIsNamed) {
 }
 
 TEST_F(DiskFileTest, FilesInMemoryAreTold) {
-  EXPECT_THROW(DiskFile::is_on_disk(folder_ / "missing"), UserError);
-  DiskFile::is_on_disk(folder_.path());
+  EXPECT_THROW(DiskFile::is_on_disk(kStatesOnDisk, folder_ / "missing"), UserError);
+  DiskFile::is_on_disk(kStatesOnDisk, folder_.path());
   EXPECT_TRUE(fs::is_empty(folder_.path()));
   if (!is_tmpfs("/dev/shm")) GTEST_SKIP() << "no tmpfs at /dev/shm";
-  EXPECT_FALSE(DiskFile::is_on_disk("/dev/shm"));
+  EXPECT_FALSE(DiskFile::is_on_disk(kStatesOnDisk, "/dev/shm"));
 }
 
 TEST_F(DiskFileTest, NoMoreThanWasReserved) {
-  DiskFile file(folder_.path(), 4096);
+  DiskFile file(kStatesOnDisk, folder_.path(), 4096);
   const at::Tensor all = make(file, 1024);
   EXPECT_THROW(make(file, 1), InternalError);
 }

@@ -29,7 +29,7 @@ class DiskStates : public ::testing::TestWithParam<Case> {
 TEST_P(DiskStates, AreThoseInMemory) {
   const Case& c = GetParam();
   const test::TempFolder folder;
-  memory::DiskFile file(folder.path(), int64_t{256} << 20);
+  memory::DiskFile file(memory::kStatesOnDisk, folder.path(), int64_t{256} << 20);
   Bench in_memory(c, at::kCPU, kShapes), on_disk(c, at::kCPU, kShapes);
   {
     const memory::HostGuard host;
