@@ -160,10 +160,15 @@ void LiveWriter::write(const LiveState& state, bool force) noexcept {
   last_ = monotonic_seconds();
   try {
     const std::string text = live_json(state);
-    if (replace(file_, text)) return;
-    std::error_code error;  // the folder is made on the way, and again when somebody removes it
-    fs::create_directories(file_.parent_path(), error);
-    if (!error) replace(file_, text);
+    // The folder is made on the way, and again when somebody removes it; those above it once only:
+    // later they are missing where their disk was unmounted.
+    const fs::path folder = file_.parent_path();
+    std::error_code error;
+    if (!has_written_)
+      fs::create_directories(folder, error);
+    else if (!fs::exists(folder, error))
+      fs::create_directory(folder, error);
+    if (!error && replace(file_, text)) has_written_ = true;
   } catch (const std::exception&) {
   }
 }

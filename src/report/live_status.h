@@ -62,6 +62,7 @@ class LiveWriter {
   std::filesystem::path file_;
   double interval_;
   double last_ = -1e18;
+  bool has_written_ = false;
 };
 
 }  // namespace snug::report

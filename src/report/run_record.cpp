@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <concepts>
 #include <limits>
+#include <map>
 #include <type_traits>
 #include <utility>
 
@@ -307,6 +308,16 @@ void read(const Json& json, T& out) {
 }
 void read(const Json& json, double& out) {
   out = json.is_null() ? std::numeric_limits<double>::quiet_NaN() : json.get<double>();
+}
+// Counts and bytes are such that their sums, over steps and categories, are numbers too.
+void read(const Json& json, int64_t& out) {
+  constexpr int64_t kMost = int64_t{1} << 48;
+  json.get_to(out);
+  if (out < -kMost || out > kMost)
+    throw Json::other_error::create(500, "a count of " + json.dump() + " is impossible", nullptr);
+}
+void read(const Json& json, std::map<std::string, int64_t>& out) {
+  for (const auto& [name, value] : json.items()) read(value, out[name]);
 }
 void read(const Json& json, nlohmann::json& out) { out = nlohmann::json(json); }
 void read(const Json& json, ReadRecord auto& record);

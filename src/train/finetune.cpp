@@ -365,6 +365,7 @@ void Finetune::write_model() {
       data::write_prompt_record(folder, {.style = dataset_.prompt_style, .mask_prompt = masks});
   };
   const auto write = [&](const std::filesystem::path& folder) {
+    if (folder == final_folder(recipe_)) log_->check_folder(&mesh_->world());
     base_->write_trained(folder, engine_, add_prompt_style);
   };
   LastWrite wish{.folder = final_folder(recipe_),
@@ -383,6 +384,7 @@ void Finetune::write_model() {
 }
 
 std::string Finetune::what_remains() const {
+  if (log_->has_lost_folder()) return "Its checkpoints are where the folder is.";
   const auto latest = checkpoint::find_latest(recipe_.out_dir);
   if (!latest) return "No checkpoint holds these weights.";
   if (last_checkpoint())

@@ -348,6 +348,7 @@ void TrainingLoop::validate() {
 void TrainingLoop::save_checkpoint() {
   const Live::Doing doing(parts_.live, "saving");
   parts_.figures.fill();
+  parts_.log.check_folder(&parts_.mesh.world());
   const auto folder = checkpoint::save(recipe_.out_dir, state_, parts_.engine.training_tensors(),
                                        parts_.log.unfinished(), &parts_.mesh.world(),
                                        recipe::mesh_text(parts_.mesh.shape()));

@@ -1,4 +1,5 @@
-// A run's folder: one writer at a time, an earlier run's files kept, and a disk that fills up.
+// A run's folder: one writer at a time, an earlier run's files kept, and a disk that fills up or
+// goes.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -23,6 +24,12 @@ bool wait_until(const std::function<bool()>& holds) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
   return false;
+}
+
+// Past the look at the disk's free space.
+bool is_training(const fs::path& out) {
+  const fs::path live = out / "live/rank-0.json";
+  return fs::exists(live) && has(read_file(live), "\"training\"");
 }
 
 Names names_in(const fs::path& folder) {
@@ -169,9 +176,10 @@ TEST_F(SmallDisk, ThatIsFullAtTheEndIsWaitedFor) {
   const pid_t child =
       start(finetune_words(rows_, out, {"--train.epochs", "6", "--train.log_interval", "100000"}),
             folder_ / "log");
-  ASSERT_TRUE(wait_until([&] { return fs::exists(out / "run.json"); }));
+  ASSERT_TRUE(wait_until([&] { return is_training(out); }));
   std::ofstream(disk_ / "ballast") << std::string(size_t{4} << 20, 'x');
-  ASSERT_TRUE(wait_until([&] { return has(read_file(folder_ / "log"), "cannot be written"); }));
+  ASSERT_TRUE(wait_until([&] { return has(read_file(folder_ / "log"), "cannot be written"); }))
+      << read_file(folder_ / "log");
   EXPECT_TRUE(has(read_file(folder_ / "log"), "snug tries again every 10 s for 10 minutes"));
   EXPECT_TRUE(has(read_file(folder_ / "log"), "No checkpoint holds these weights."));
   fs::remove(disk_ / "ballast");
@@ -204,6 +212,69 @@ TEST_F(SmallDisk, ThatStaysFullLeavesACheckpointToMakeTheModelFrom) {
   fs::remove(disk_ / "ballast");
   EXPECT_EQ(run(words).exit_code, 0);
   EXPECT_TRUE(fs::exists(out / "final/model.safetensors"));
+}
+
+// A network share that goes away while a run has files open there, and is mounted again.
+class LostDisk : public SmallDisk {
+ protected:
+  bool mount_twice() {
+    if (!mount("16m")) return false;
+    fs::create_directories(kept_);
+    is_kept_ = ::mount(disk_.c_str(), kept_.c_str(), nullptr, MS_BIND, nullptr) == 0;
+    return is_kept_;
+  }
+  void lose() const { ASSERT_EQ(::umount2(disk_.c_str(), MNT_DETACH), 0); }
+  void bring_back() const {
+    ASSERT_EQ(::mount(kept_.c_str(), disk_.c_str(), nullptr, MS_BIND, nullptr), 0);
+  }
+  void TearDown() override {
+    if (is_kept_) ::umount2(kept_.c_str(), MNT_DETACH);
+    SmallDisk::TearDown();
+  }
+
+  const fs::path kept_ = folder_ / "kept", out_ = disk_ / "out";
+  bool is_kept_ = false;
+};
+
+TEST_F(LostDisk, EndsTheRunAtItsNextCheckpoint) {
+  if (!mount_twice()) GTEST_SKIP() << "cannot mount a small disk here, which takes root";
+  const auto words_to = [&](int64_t steps) {
+    return finetune_words(
+        rows_, out_,
+        {"--train.epochs", "200", "--train.max_steps", std::to_string(steps),
+         "--train.save_interval", "100", "--train.log_interval", "100000", "--resume", "auto"});
+  };
+  const pid_t child = start(words_to(8000), folder_ / "log");
+  ASSERT_TRUE(wait_until([&] { return fs::exists(out_ / "step-000100"); }));
+  ASSERT_TRUE(wait_until([&] { return has(read_file(folder_ / "log"), "Checkpoint "); }));
+  lose();
+  EXPECT_EQ(finish(child), 2);
+  const std::string output = read_file(folder_ / "log");
+  EXPECT_TRUE(has(output, fmt::format("snug: {} no longer holds what this run has written there",
+                                      out_.string())))
+      << output;
+  EXPECT_EQ(names_in(disk_), Names()) << "the disk below gets nothing";
+  bring_back();
+  EXPECT_EQ(run({"verify", out_}).exit_code, 0);
+  const Result resumed = run(words_to(201));
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
+  EXPECT_TRUE(has(resumed.output, "Resume ")) << resumed.output;
+}
+
+TEST_F(LostDisk, IsWaitedForWithTheTrainedModel) {
+  if (!mount_twice()) GTEST_SKIP() << "cannot mount a small disk here, which takes root";
+  const pid_t child =
+      start(finetune_words(rows_, out_, {"--train.epochs", "6", "--train.log_interval", "100000"}),
+            folder_ / "log");
+  ASSERT_TRUE(wait_until([&] { return is_training(out_); }));
+  lose();
+  ASSERT_TRUE(wait_until([&] { return has(read_file(folder_ / "log"), "cannot be written"); }));
+  EXPECT_TRUE(has(read_file(folder_ / "log"), "Its checkpoints are where the folder is."));
+  EXPECT_EQ(names_in(disk_), Names()) << "the disk below gets nothing";
+  bring_back();
+  EXPECT_EQ(finish(child), 0) << read_file(folder_ / "log");
+  EXPECT_TRUE(fs::exists(out_ / "final/model.safetensors"));
+  EXPECT_EQ(read_run(out_)["outcome"], "ok");
 }
 
 }  // namespace

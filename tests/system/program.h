@@ -32,6 +32,7 @@ struct Result {
 // Starts `snug words…`; output goes to `log`.
 inline pid_t start(const std::vector<std::string>& words, const fs::path& log,
                    const char* program = SNUG_BINARY) {
+  std::fflush(nullptr);  // or the child writes out again what is in the buffers
   const pid_t child = ::fork();
   if (child != 0) return child;
   if (std::freopen(log.c_str(), "w", stdout) == nullptr || ::dup2(1, 2) < 0) ::_exit(126);

@@ -141,8 +141,9 @@ class Attempts {
   std::string wait(const std::string& reason) {
     if (waited_ == 0)
       wish_.say(fmt::format(
-          "The trained model cannot be written: {}\nFree some space: snug tries again every {:.0f} "
-          "s for {:.0f} minutes; Ctrl-C gives up. {}",
+          "The trained model cannot be written: {}\nFree some space, or mount the disk again: snug "
+          "tries again every {:.0f} s for {:.0f} minutes; Ctrl-C gives up. {}",
+
           reason, wish_.interval_seconds, wish_.patience_seconds / 60, wish_.what_remains()));
     if (waited_ >= wish_.patience_seconds) return kGiveUp + wish_.what_remains();
     waited_ += wish_.interval_seconds;

@@ -4,11 +4,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
 #include "base/program.h"
+#include "core/dist/agreement.h"
 #include "recipe/print.h"
 #include "report/run_page.h"
 #include "report/thinning.h"
@@ -151,6 +153,25 @@ void RunLog::measured(const report::MemoryPeaks& peaks, double seconds) {
   record_.seconds_total = seconds_before_ + seconds;
 }
 
+bool RunLog::has_lost_folder() const {
+  if (!writes_files_) return false;
+  std::error_code unknown;  // a disk that does not answer makes the next write fail
+  return std::ranges::none_of(std::array{"metrics.csv", "log.txt"}, [&](const char* name) {
+    return std::filesystem::exists(out_dir_ / name, unknown) || unknown;
+  });
+}
+
+void RunLog::check_folder(dist::Group* ranks) const {
+  dist::agree(ranks, [this]() -> std::string {
+    if (!has_lost_folder()) return "";
+    throw UserError(
+        "{} no longer holds what this run has written there: its disk was unmounted, or the folder "
+        "moved or removed; bring it back, and the same command with --resume auto goes on from "
+        "the last checkpoint there",
+        out_dir_.string());
+  });
+}
+
 std::string RunLog::unfinished() const {
   report::RunRecord record = record_;
   record.outcome = "unfinished";
@@ -160,6 +181,7 @@ std::string RunLog::unfinished() const {
 void RunLog::write_unfinished() const noexcept {
   if (!writes_files_) return;
   try {
+    check_folder();
     write_file_atomically(out_dir_ / "run.json", unfinished());
   } catch (const std::exception& error) {
     log_warning(std::string("the run's record could not be written: ") + error.what());
@@ -200,6 +222,7 @@ std::string RunLog::write() const noexcept {
   std::string fault;
   const auto attempt = [&](const auto& write) {
     try {
+      check_folder();
       write();
     } catch (const std::exception& error) {
       fault = error.what();

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/log.h"
+#include "core/dist/group.h"
 #include "recipe/recipe.h"
 #include "report/live_line.h"
 #include "report/log_file.h"
@@ -40,6 +41,12 @@ class RunLog {
   // How many tokens each block's experts got in a step.
   void routed(const std::vector<double>& tokens, int64_t num_experts);
   void end_line() { live_.finish(); }
+
+  // Whether out_dir no longer leads to what this run has written: its disk was unmounted, or the
+  // folder moved or removed. The path may then lead to the disk below, which gets nothing.
+  bool has_lost_folder() const;
+  // Throws UserError on all ranks if so. Null: this process asks for itself.
+  void check_folder(dist::Group* ranks = nullptr) const;
 
   // The plan of this process. Measured peaks from before a resumption are kept only if the plan is
   // the same: with other ranks, techniques or batches they do not compare.

@@ -108,6 +108,16 @@ TEST(LiveState, AFolderThatIsRemovedIsMadeAgain) {
   EXPECT_EQ(read_live_json(live_file(folder.path(), 0)).pid, filled().pid);
 }
 
+// A run whose disk was unmounted would find the disk below in its place.
+TEST(LiveState, OfARunWhoseFolderIsGoneIsNotWritten) {
+  const TempFolder folder;
+  LiveWriter writer(live_file(folder / "run", 0));
+  writer.write(filled(), true);
+  fs::remove_all(folder / "run");
+  writer.write(filled(), true);
+  EXPECT_FALSE(fs::exists(folder / "run"));
+}
+
 TEST(LiveState, DamagedFilesAreErrorsThatNameThem) {
   const TempFolder folder;
   for (const char* text : {"{", "{}", "[1]", "{\"schema\":\"one\"}", ""}) {

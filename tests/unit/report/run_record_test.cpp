@@ -168,7 +168,12 @@ TEST(RunJson, AFileOfAnEarlierVersionIsRead) {
 TEST(RunJson, ADamagedFileIsNamed) {
   const test::TempFolder folder;
   const auto path = folder / "run.json";
-  for (const std::string text : {"", "{\"schema\": 1}", "[1, 2]", "{\"schema\": \"one\"}"}) {
+  RunRecord endless = example(), huge = example();
+  endless.steps.front().tokens = std::numeric_limits<int64_t>::max();
+  huge.memory.measured.by_category["parameters"] = std::numeric_limits<int64_t>::max();
+  for (const std::string& text :
+       {std::string(), std::string("{\"schema\": 1}"), std::string("[1, 2]"),
+        std::string("{\"schema\": \"one\"}"), run_json(endless), run_json(huge)}) {
     write_file_atomically(path, text);
     try {
       read_run_json(path);
