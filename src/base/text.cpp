@@ -45,7 +45,8 @@ std::string nearest_name(std::string_view name, const std::vector<std::string>& 
 }
 
 std::string with_commas(long long value) {
-  std::string digits = std::to_string(value < 0 ? -value : value);
+  const auto size = static_cast<unsigned long long>(value);
+  std::string digits = std::to_string(value < 0 ? 0 - size : size);
   for (int at = static_cast<int>(digits.size()) - 3; at > 0; at -= 3)
     digits.insert(static_cast<size_t>(at), 1, ',');
   return value < 0 ? "-" + digits : digits;

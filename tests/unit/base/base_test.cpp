@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <limits>
 
 #include "base/bytes.h"
 #include "base/error.h"
@@ -29,6 +30,11 @@ TEST(Bytes, FormatsInBinaryUnits) {
   EXPECT_EQ(format_bytes(1023), "1023 B");
   EXPECT_EQ(format_bytes(1536), "1.50 KiB");
   EXPECT_EQ(format_bytes(3 * kGiB / 2), "1.50 GiB");
+}
+
+TEST(Text, GroupsDigits) {
+  EXPECT_EQ(with_commas(-1234567), "-1,234,567");
+  EXPECT_EQ(with_commas(std::numeric_limits<long long>::min()), "-9,223,372,036,854,775,808");
 }
 
 TEST(Text, FindsNearNamesOnly) {
