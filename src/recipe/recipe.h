@@ -151,6 +151,7 @@ struct Recipe {
   bool delayed_parameter_update = false;
   bool weight_streaming = false;
   bool expert_streaming = false;
+  bool cast_cache = false;
   Word<Prefetch> offload_prefetch = Prefetch::Auto;
   bool fit = false;         // choose the techniques that are not given
   std::string fit_disk;     // a folder where fit may put optimizer states

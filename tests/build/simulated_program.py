@@ -28,6 +28,7 @@ ONE = [
     "--optimizer_in_backward true",
     "--lora_r 4 --quantize bnb.nf4",
     "--precision bf16-mixed --optimizer adamw_8bit",
+    "--precision bf16-mixed --cast_cache true --activation_checkpointing every:2",
 ]
 TWO = [
     "--strategy ddp",
@@ -50,6 +51,7 @@ FOUR = [
 COUNTED = [
     "--precision bf16-true",
     "--precision bf16-mixed --optimizer adamw_8bit --activation_checkpointing all",
+    "--precision bf16-mixed --cast_cache true",
     "--precision bf16-true --lora_r 4 --quantize bnb.nf4 --lora_dropout 0.1",
     "--precision bf16-true --optimizer adafactor --optimizer_in_backward true",
     "--precision bf16-true --optimizer lion --activation_offload true",

@@ -29,6 +29,8 @@ inline recipe::Recipe random_recipe(std::mt19937& random) {
   recipe.delayed_parameter_update = recipe.optimizer_offload != "none" &&
                                     !recipe.weight_streaming && !recipe.optimizer_in_backward &&
                                     random() % 2;
+  recipe.cast_cache =
+      recipe.precision.ends_with("-mixed") && !recipe.weight_streaming && random() % 2;
   recipe.offload_prefetch = pick({"auto", "true"});
   if (random() % 2) recipe.train.max_norm = 1.0;
   recipe.data.packing = random() % 2 == 0;
@@ -56,7 +58,7 @@ inline void fit_to_stacks(recipe::LoraOptions& lora, const std::string& shape) {
 
 inline std::string describe(const recipe::Recipe& r, const std::string& shape) {
   return fmt::format(
-      "{}, {}, {}, {}{}{}, micro-batch {}, {}, checkpointing {}{}{}, offload {}{}{}{}{}{}", shape,
+      "{}, {}, {}, {}{}{}, micro-batch {}, {}, checkpointing {}{}{}, offload {}{}{}{}{}{}{}", shape,
       r.precision, r.optimizer.name,
       !r.lora.enabled   ? "full"
       : r.lora.use_dora ? "dora"
@@ -67,7 +69,7 @@ inline std::string describe(const recipe::Recipe& r, const std::string& shape) {
       r.activation_offload ? ", activations offloaded" : "",
       r.optimizer_in_backward ? ", optimizer in backward" : "", r.optimizer_offload,
       r.delayed_parameter_update ? ", delayed" : "", r.weight_streaming ? ", weights streamed" : "",
-      r.expert_streaming ? ", experts one by one" : "",
+      r.expert_streaming ? ", experts one by one" : "", r.cast_cache ? ", casts kept" : "",
       r.offload_prefetch == "true" ? ", prefetched" : "", r.train.max_norm ? ", clipped" : "");
 }
 

@@ -38,6 +38,7 @@ constexpr Technique kTechniques[] = {
        r.weight_streaming = r.expert_streaming = true;
        r.offload_prefetch = "true";
      }},
+    {"cast cache", [](recipe::Recipe& r) { r.cast_cache = true; }},
     {"all offloads, prefetched",
      [](recipe::Recipe& r) {
        if (r.optimizer_offload == "none") r.optimizer_offload = "cpu";
