@@ -90,6 +90,11 @@ function(snug_add_simulated_program target program)
   if(SNUG_SIMULATED)
     snug_add_twin(${target} ${program} simulated simulated)
     target_link_libraries(${target} PRIVATE $<LINK_LIBRARY:WHOLE_ARCHIVE,snug_simulated>)
+    # What no library wants of it, but `snug doctor` looks for by name.
+    target_link_options(${target} PRIVATE LINKER:--export-dynamic-symbol=cudaRuntimeGetVersion
+                        LINKER:--export-dynamic-symbol=cudaDeviceGetPCIBusId LINKER:--export-dynamic-symbol=ncclGetVersion)
+    set_property(TARGET ${target} APPEND PROPERTY BUILD_RPATH "$ORIGIN")
+    add_dependencies(${target} snug_simulated_driver)
   endif()
 endfunction()
 

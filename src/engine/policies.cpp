@@ -8,6 +8,7 @@
 #include "engine/engine.h"
 #include "engine/exec/policies/activation_checkpointing.h"
 #include "engine/exec/policies/activation_offload.h"
+#include "engine/exec/policies/cast_cache.h"
 #include "engine/exec/policies/expert_streaming.h"
 #include "engine/exec/policies/optimizer_in_backward.h"
 #include "engine/exec/policies/optimizer_offload.h"
@@ -86,6 +87,10 @@ Made expert_streaming(const recipe::Recipe& recipe, Engine& engine) {
                                                  prefetches(recipe, engine));
 }
 
+Made cast_cache(const recipe::Recipe& /*recipe*/, Engine& engine) {
+  return std::make_unique<exec::CastCache>(engine.units);
+}
+
 using recipe::Technique;
 
 // In the order in which they nest. A delayed update is the engine's own (engine/delayed_update).
@@ -96,6 +101,7 @@ constexpr std::pair<Technique, Made (*)(const recipe::Recipe&, Engine&)> kPolici
     {Technique::OptimizerOffload, optimizer_offload},
     {Technique::WeightStreaming, weight_streaming},
     {Technique::ExpertStreaming, expert_streaming},
+    {Technique::CastCache, cast_cache},
 };
 
 }  // namespace

@@ -113,7 +113,7 @@ int64_t micro_batches_that_matter(const recipe::Recipe& recipe, const dist::Mesh
   // A stage of a pipeline has several under way at once.
   if (mesh[dist::Axis::Pipeline] > 1) return engine::micro_batches_of_step(recipe, mesh);
   return std::min<int64_t>(engine::micro_batches_of_step(recipe, mesh),
-                           recipe.optimizer_in_backward ? 3 : 2);
+                           recipe.optimizer_in_backward || recipe.cast_cache ? 3 : 2);
 }
 
 Prediction predict(const models::Model& model, const recipe::Recipe& recipe,

@@ -29,6 +29,7 @@ ONE = [
     "--lora_r 4 --quantize bnb.nf4",
     "--lora_r 4 --quantize bnb.nf4 --optimizer_offload cpu --weight_streaming true --weight_offload disk:.",
     "--precision bf16-mixed --optimizer adamw_8bit",
+    "--precision bf16-mixed --cast_cache true --activation_checkpointing every:2",
 ]
 TWO = [
     "--strategy ddp",
@@ -51,6 +52,7 @@ FOUR = [
 COUNTED = [
     "--precision bf16-true",
     "--precision bf16-mixed --optimizer adamw_8bit --activation_checkpointing all",
+    "--precision bf16-mixed --cast_cache true",
     "--precision bf16-true --lora_r 4 --quantize bnb.nf4 --lora_dropout 0.1",
     "--precision bf16-true --optimizer adafactor --optimizer_in_backward true",
     "--precision bf16-true --optimizer lion --activation_offload true",

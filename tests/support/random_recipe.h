@@ -29,6 +29,8 @@ inline recipe::Recipe random_recipe(std::mt19937& random) {
   recipe.delayed_parameter_update = recipe.optimizer_offload != "none" &&
                                     !recipe.weight_streaming && !recipe.optimizer_in_backward &&
                                     random() % 2;
+  recipe.cast_cache =
+      recipe.precision.ends_with("-mixed") && !recipe.weight_streaming && random() % 2;
   recipe.offload_prefetch = pick({"auto", "true"});
   if (random() % 2) recipe.train.max_norm = 1.0;
   recipe.data.packing = random() % 2 == 0;
@@ -58,8 +60,8 @@ inline void fit_to_stacks(recipe::LoraOptions& lora, const std::string& shape) {
 
 inline std::string describe(const recipe::Recipe& r, const std::string& shape) {
   return fmt::format(
-      "{}, {}, {}, {}{}{}, micro-batch {}, {}, checkpointing {}{}{}, offload {}{}{}{}{}{}{}", shape,
-      r.precision, r.optimizer.name,
+      "{}, {}, {}, {}{}{}, micro-batch {}, {}, checkpointing {}{}{}, offload {}{}{}{}{}{}{}{}",
+      shape, r.precision, r.optimizer.name,
       !r.lora.enabled   ? "full"
       : r.lora.use_dora ? "dora"
                         : "lora",
@@ -70,7 +72,7 @@ inline std::string describe(const recipe::Recipe& r, const std::string& shape) {
       r.optimizer_in_backward ? ", optimizer in backward" : "", r.optimizer_offload,
       r.delayed_parameter_update ? ", delayed" : "", r.weight_streaming ? ", weights streamed" : "",
       r.expert_streaming ? ", experts one by one" : "",
-      r.weight_folder() ? ", frozen ones on disk" : "",
+      r.weight_folder() ? ", frozen ones on disk" : "", r.cast_cache ? ", casts kept" : "",
       r.offload_prefetch == "true" ? ", prefetched" : "", r.train.max_norm ? ", clipped" : "");
 }
 

@@ -46,6 +46,7 @@ constexpr Technique kTechniques[] = {
        r.weight_offload = tests::on_disk();
        r.offload_prefetch = "true";
      }},
+    {"cast cache", [](recipe::Recipe& r) { r.cast_cache = true; }},
     {"all offloads, prefetched",
      [](recipe::Recipe& r) {
        if (r.optimizer_offload == "none") r.optimizer_offload = "cpu";

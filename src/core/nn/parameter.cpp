@@ -170,7 +170,11 @@ at::ScalarType Parameter::stored_type(at::ScalarType plain) const {
 }
 
 ops::StoredWeight Parameter::stored(const at::Tensor& copy) const {
-  if (!quantization) return copy;
+  if (!quantization) {
+    ops::StoredWeight plain(copy);
+    plain.kept_cast = kept_cast;
+    return plain;
+  }
   return {copy, quantization->format, shape[0], shape[1]};
 }
 

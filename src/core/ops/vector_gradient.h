@@ -1,4 +1,4 @@
-// The gradient of a norm's weight or bias, which its kernel writes into the parameter's buffer; or,
+// The gradient of a norm's weight or bias, which a kernel writes into the parameter's buffer; or,
 // where ranks have terms of it, into float32 numbers that are added up before.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -28,5 +28,8 @@ class VectorGradient {
   dist::Group::Ticket sum_;
   bool accumulates_ = false;
 };
+
+// A bias's gradient, the sum of x's (N, D) rows, in one launch; on cuda only.
+void sum_of_rows_into(const at::Tensor& x, const kernels::VectorGradient& total);
 
 }  // namespace snug::ops

@@ -14,11 +14,12 @@
 #include <string_view>
 #include <vector>
 
+#include "core/simulated/device.h"
+
 namespace snug::simulated {
 namespace {
 
 constexpr int64_t kAddressBytes = int64_t{1} << 42;
-constexpr int64_t kDefaultCapacity = int64_t{16} << 30;
 constexpr uintptr_t kPage = 4096;
 
 struct Memory {
@@ -125,11 +126,6 @@ void protect(int protection) {
 
 }  // namespace
 
-int64_t capacity() {
-  static const char* given = std::getenv("SNUG_SIMULATED_MEMORY");
-  return given == nullptr ? kDefaultCapacity : std::atoll(given);
-}
-
 int64_t free_memory() {
   const std::lock_guard lock(memory().mutex);
   return capacity() - memory().taken;
@@ -147,13 +143,13 @@ void* reserve_addresses(int64_t bytes, int64_t alignment) {
 bool take_memory(int64_t bytes) {
   const std::lock_guard lock(memory().mutex);
   if (memory().taken + bytes > capacity()) return false;
-  memory().taken += bytes;
+  report_bytes(memory().taken += bytes);
   return true;
 }
 
 void give_memory(int64_t bytes) {
   const std::lock_guard lock(memory().mutex);
-  memory().taken -= bytes;
+  report_bytes(memory().taken -= bytes);
 }
 
 void map_memory(void* start, int64_t bytes) {

@@ -10,8 +10,6 @@
 
 namespace snug::simulated {
 
-// Bytes of the device: SNUG_SIMULATED_MEMORY, 16 GiB where it is not set.
-int64_t capacity();
 int64_t free_memory();
 
 // Addresses for later; null where there are none left. `alignment`: at least a page.

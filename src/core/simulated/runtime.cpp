@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "core/kernels/simulated/simulation.h"
+#include "core/simulated/device.h"
 #include "core/simulated/memory.h"
 #include "core/simulated/streams.h"
 
@@ -22,10 +24,6 @@ namespace {
 using namespace snug::simulated;  // NOLINT(google-build-using-namespace)
 namespace kernels = snug::kernels::simulated;
 
-constexpr int kDefaultDevices = 8;
-// Of a driver that this libtorch wants, with the compute capability of what it is built for.
-constexpr int kDriverVersion = 13000;
-constexpr int kMajor = 9, kMinor = 0;
 constexpr int kMostShared = 99 << 10;
 constexpr int64_t kMappingBytes = int64_t{2} << 20;
 constexpr int64_t kPage = 4096;
@@ -39,24 +37,6 @@ struct EventState {
 };
 
 EventState& state_of(cudaEvent_t event) { return *reinterpret_cast<EventState*>(event); }
-
-// How many the program may see: the list in CUDA_VISIBLE_DEVICES up to the first that is none.
-int visible_devices() {
-  const char* given = std::getenv("SNUG_SIMULATED_GPUS");
-  const int all = given == nullptr ? kDefaultDevices : std::atoi(given);
-  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
-  if (visible == nullptr) return all;
-  int count = 0;
-  for (const char* at = visible; *at != '\0';) {
-    char* end = nullptr;
-    const long index = std::strtol(at, &end, 10);
-    if (end == at || index < 0 || index >= all) break;
-    ++count;
-    at = *end == ',' ? end + 1 : end;
-    if (*end != ',') break;
-  }
-  return count;
-}
 
 cudaError_t failed(cudaError_t error) { return last_error = error; }
 
@@ -235,7 +215,7 @@ const char* cudaGetErrorString(cudaError_t error) {
 // ---- Devices
 
 cudaError_t cudaGetDeviceCount(int* count) {
-  *count = visible_devices();
+  *count = static_cast<int>(visible_devices().size());
   return *count == 0 ? failed(cudaErrorNoDevice) : cudaSuccess;
 }
 cudaError_t cudaGetDevice(int* device) {
@@ -243,7 +223,9 @@ cudaError_t cudaGetDevice(int* device) {
   return cudaSuccess;
 }
 cudaError_t cudaSetDevice(int device) {
-  if (device < 0 || device >= visible_devices()) return failed(cudaErrorInvalidDevice);
+  const int of_machine = device_of_machine(device);
+  if (of_machine < 0) return failed(cudaErrorInvalidDevice);
+  report_device(of_machine);
   current_device = device;
   return cudaSuccess;
 }
@@ -251,9 +233,16 @@ cudaError_t cudaDriverGetVersion(int* version) {
   *version = kDriverVersion;
   return cudaSuccess;
 }
+cudaError_t cudaRuntimeGetVersion(int* version) { return cudaDriverGetVersion(version); }
+cudaError_t cudaDeviceGetPCIBusId(char* text, int length, int device) {
+  const int of_machine = device_of_machine(device);
+  if (of_machine < 0) return failed(cudaErrorInvalidDevice);
+  std::snprintf(text, static_cast<size_t>(length), "%s", bus_id(of_machine).c_str());
+  return cudaSuccess;
+}
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   *properties = {};
-  std::strcpy(properties->name, "simulated GPU");
+  std::snprintf(properties->name, sizeof(properties->name), "%s", device_name().c_str());
   properties->totalGlobalMem = static_cast<size_t>(capacity());
   properties->major = kMajor;
   properties->minor = kMinor;

@@ -197,6 +197,34 @@ TechniqueTraits expert_streaming() {
       .cost_words = "copies experts one by one, once more where blocks are computed again"};
 }
 
+bool casts_weights(const Recipe& r) {
+  return r.precision == Precision::MixedBFloat16 || r.precision == Precision::MixedFloat16;
+}
+
+// Saves time and takes memory.
+TechniqueTraits cast_cache() {
+  constexpr std::string_view kFreesWhatIsKept =
+      "one frees the weights that the other keeps copies of";
+  return {
+      .technique = Technique::CastCache,
+      .option =
+          [](Recipe& r) {
+            return Row{.key = "cast_cache",
+                       .slot = &r.cast_cache,
+                       .help =
+                           "in mixed precision, keep the 16-bit copy of each weight until its "
+                           "last use in a step rather than make it for each product: fewer "
+                           "bytes moved, 2 bytes a parameter more in memory"};
+          },
+      .excludes = {{Technique::WeightStreaming, kFreesWhatIsKept},
+                   {Technique::ExpertStreaming, kFreesWhatIsKept}},
+      .conditions = {{casts_weights,
+                      "cast_cache = true: only -mixed precision casts weights; leave it out, or "
+                      "use --precision bf16-mixed"}},
+      .values = {"false", "true"},
+      .may_try = casts_weights};
+}
+
 // The faults of one technique that is on.
 void add_faults(const TechniqueTraits& traits, const Recipe& recipe, bool with_devices,
                 std::vector<std::string>& faults) {
@@ -226,9 +254,10 @@ std::vector<std::string> faults_of(const Recipe& recipe, bool with_devices) {
 
 const std::vector<TechniqueTraits>& techniques() {
   static const std::vector<TechniqueTraits> kTechniques = {
-      activation_checkpointing(), activation_offload(),       optimizer_in_backward(),
-      optimizer_offload(),        delayed_parameter_update(), weight_streaming(),
-      expert_streaming()};
+      activation_checkpointing(), activation_offload(),
+      optimizer_in_backward(),    optimizer_offload(),
+      delayed_parameter_update(), weight_streaming(),
+      expert_streaming(),         cast_cache()};
   return kTechniques;
 }
 

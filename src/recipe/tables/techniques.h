@@ -20,7 +20,8 @@ enum class Technique {
   OptimizerOffload,
   DelayedParameterUpdate,
   WeightStreaming,
-  ExpertStreaming
+  ExpertStreaming,
+  CastCache
 };
 
 // The time that a technique costs, in the order in which suggestions try them.

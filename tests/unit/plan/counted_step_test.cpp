@@ -9,6 +9,7 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "base/files.h"
@@ -34,13 +35,16 @@ class CountedStepOn : public ::testing::Test {
  protected:
   static void SetUpTestSuite() { memory::install_allocators(); }
 
-  static CountedStep count(const Case& c, const char* device) {
+  static CountedStep count(
+      const Case& c, const char* device,
+      const std::function<void(recipe::Recipe&)>& change = [](recipe::Recipe&) {}) {
     recipe::Recipe recipe;
     recipe.precision = "bf16-true";
     recipe.optimizer = {.name = c.optimizer};
     recipe.activation_checkpointing = "selective";
     recipe.train.micro_batch_size = recipe.train.global_batch_size = c.micro_batch_size;
     recipe.train.max_seq_length = c.seqlen;
+    change(recipe);
     const auto model = models::model_from_config(tests::source_dir() / "recipes/models" /
                                                  (std::string(c.model) + ".json"));
     const data::Reading reading = model->reads();
@@ -71,6 +75,26 @@ TEST_F(CountedStepOn, AnOlderGpuHasNoFlashAttention) {
     const CountedStep step = count({"tiny-llama", "adamw", 1, 512}, device);
     EXPECT_EQ(launches_of(step, "aten::_flash_attention_forward") > 0, flash) << device;
     EXPECT_EQ(launches_of(step, "attention_softmax") > 0, !flash) << device;
+  }
+}
+
+// Mixed precision casts each weight for each product; kept, once a step.
+TEST_F(CountedStepOn, KeptCastsAreMadeOnceAStep) {
+  Case c{"tiny-llama", "adamw", 1, 512};
+  const auto copies = [&](bool kept, int64_t micro_batches) {
+    return launches_of(count(c, "a100-80",
+                             [&](recipe::Recipe& r) {
+                               r.precision = "bf16-mixed";
+                               r.cast_cache = kept;
+                               r.train.global_batch_size = micro_batches;
+                             }),
+                       "aten::copy_");
+  };
+  constexpr int kMatrices = 22 * 7;  // of the blocks: forward and backward; the head's once
+  for (const int64_t k : {1, 4}) {
+    SCOPED_TRACE(k);
+    EXPECT_EQ(copies(false, k) - copies(true, k), kMatrices * (2 * k - 1) + (k - 1));
+    EXPECT_GE(copies(true, k), kMatrices + 1);
   }
 }
 

@@ -81,6 +81,7 @@ TEST(TechniquesTried, EachChangesWhatTheEngineDoes) {
   };
   for (const TechniqueTraits& traits : recipe::techniques()) {
     recipe::Recipe without = tests::tiny_recipe();
+    without.precision = "bf16-mixed";
     without.train.micro_batch_size = without.train.global_batch_size = 1;
     for (const recipe::Beside& need : traits.needs) turn_on(recipe::traits_of(need.other), without);
     recipe::Recipe with = without;

@@ -304,6 +304,10 @@ TEST(Check, TechniquesThatMeanNothingTogether) {
         faults_of("--delayed_parameter_update --optimizer_offload cpu " + std::string(other)),
         "leave out one of the two");
   EXPECT_CONTAINS(faults_of("--optimizer_in_backward --precision 16-mixed"), "use bf16-mixed");
+  EXPECT_EQ(faults_of("--cast_cache --precision 16-mixed"), "");
+  EXPECT_CONTAINS(faults_of("--cast_cache --precision bf16-true"), "only -mixed precision casts");
+  EXPECT_CONTAINS(faults_of("--cast_cache --weight_streaming --optimizer_offload cpu"),
+                  "leave out one of the two");
   EXPECT_CONTAINS(faults_of("--optimizer_in_backward --train.on_oom split"),
                   "use train.on_oom stop");
 }

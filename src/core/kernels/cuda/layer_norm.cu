@@ -167,8 +167,8 @@ void layer_norm_backward(const LayerNormBackward& args, void* workspace, cudaStr
              threads_for(args.dim, 4), 0, stream, a);
     });
   });
-  add_up("layer_norm_backward/add_shares", dweight, args.dweight, args.dim, stream);
-  add_up("layer_norm_backward/add_shares", dbias, args.dbias, args.dim, stream);
+  add_up("layer_norm_backward/add_shares", {dweight, args.dweight}, {dbias, args.dbias}, args.dim,
+         stream);
 }
 
 }  // namespace snug::kernels::cuda

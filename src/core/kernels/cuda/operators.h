@@ -10,10 +10,12 @@
 #include "core/kernels/cuda/launch.h"
 #include "core/kernels/dropout.h"
 #include "core/kernels/embedding.h"
+#include "core/kernels/head_widths.h"
 #include "core/kernels/layer_norm.h"
 #include "core/kernels/pictures.h"
 #include "core/kernels/rms_norm.h"
 #include "core/kernels/rope.h"
+#include "core/kernels/sum_of_rows.h"
 
 namespace snug::kernels::cuda {
 
@@ -65,6 +67,8 @@ void embedding_forward(const EmbeddingForward& args, cudaStream_t stream);
 int64_t embedding_backward_workspace_bytes(const EmbeddingBackward& args);
 void embedding_backward(const EmbeddingBackward& args, void* workspace, cudaStream_t stream);
 
+void change_head_widths(const HeadWidths& args, cudaStream_t stream);
+
 void layer_norm_forward(const LayerNormForward& args, cudaStream_t stream);
 
 // Scratch for the shares of dweight and dbias; 0 where neither is wanted.
@@ -81,5 +85,7 @@ void rms_norm_backward(const RmsNormBackward& args, void* workspace, cudaStream_
 
 // Positions lie in device memory and are trusted to be inside the table.
 void rope_apply(const RopeApply& args, cudaStream_t stream);
+
+void sum_of_rows(const SumOfRows& args, cudaStream_t stream);
 
 }  // namespace snug::kernels::cuda

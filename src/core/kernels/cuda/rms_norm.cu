@@ -161,7 +161,7 @@ void rms_norm_backward(const RmsNormBackward& args, void* workspace, cudaStream_
       launch_backward<decltype(type), decltype(weight_type)>(args, partial, stream);
     });
   });
-  add_up("rms_norm_backward/add_shares", partial, args.dweight, args.dim, stream);
+  add_up("rms_norm_backward/add_shares", {partial, args.dweight}, {}, args.dim, stream);
 }
 
 }  // namespace snug::kernels::cuda

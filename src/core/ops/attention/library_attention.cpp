@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <tuple>
+#include <vector>
 
 #include "base/log.h"
 #include "core/ops/attention/score_block.h"
@@ -173,24 +174,37 @@ constexpr int64_t kHeadMultiple = 8;
 
 bool needs_padding(const at::Tensor& q) { return q.size(2) % kHeadMultiple != 0; }
 
-// (N, H, D) -> (N, H, D') with zeros
-at::Tensor padded(const at::Tensor& x) {
-  const int64_t dim = (x.size(2) + kHeadMultiple - 1) / kHeadMultiple * kHeadMultiple;
-  at::Tensor wide = at::zeros({x.size(0), x.size(1), dim}, x.options());
-  wide.slice(2, 0, x.size(2)).copy_(x);
-  return wide;
-}
+int64_t wide_dim(int64_t dim) { return (dim + kHeadMultiple - 1) / kHeadMultiple * kHeadMultiple; }
 
-at::Tensor narrowed(const at::Tensor& wide, int64_t dim) {
-  return wide.slice(2, 0, dim).contiguous();
+// Copies of (N, H, D) tensors of one type as (N, H, dim), in one launch.
+std::vector<at::Tensor> with_heads_of(int64_t dim, const std::vector<at::Tensor>& tensors) {
+  kernels::HeadWidths args{.type = to_scalar(tensors.front().scalar_type()),
+                           .from_dim = tensors.front().size(2),
+                           .to_dim = dim};
+  std::vector<at::Tensor> sources, copies;
+  for (const at::Tensor& x : tensors) {
+    const bool heads_are_together = x.stride(2) == 1 && x.stride(1) == x.size(2);
+    sources.push_back(heads_are_together ? x : x.contiguous());
+    copies.push_back(at::empty({x.size(0), x.size(1), dim}, x.options()));
+    args.copies[copies.size() - 1] = {.from = read_pointer(sources.back()),
+                                      .from_stride = sources.back().stride(0),
+                                      .to = write_pointer(copies.back()),
+                                      .tokens = x.size(0),
+                                      .heads = x.size(1)};
+  }
+  if (calls_cuda(tensors.front())) cuda::change_head_widths(args);
+  return copies;
 }
 
 AttentionOutput padded_flash_forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                      const AttentionContext& context) {
   if (!needs_padding(q)) return flash_forward(q, k, v, context);
-  const at::Tensor wide_q = padded(q);
-  const AttentionOutput wide = flash_forward(wide_q, padded(k), padded(v), context);
-  return {narrowed(wide.out.view(wide_q.sizes()), q.size(2)).view({q.size(0), -1}), wide.lse};
+  const int64_t dim = wide_dim(q.size(2));
+  std::vector<at::Tensor> wide = with_heads_of(dim, {q, k, v});
+  const AttentionOutput output = flash_forward(wide[0], wide[1], wide[2], context);
+  wide.clear();
+  const at::Tensor heads = output.out.view({q.size(0), q.size(1), dim});
+  return {with_heads_of(q.size(2), {heads})[0].view({q.size(0), -1}), output.lse};
 }
 
 AttentionGradients padded_flash_backward(const at::Tensor& d_out, const at::Tensor& q,
@@ -198,10 +212,14 @@ AttentionGradients padded_flash_backward(const at::Tensor& d_out, const at::Tens
                                          const AttentionOutput& forward,
                                          const AttentionContext& context) {
   if (!needs_padding(q)) return flash_backward(d_out, q, k, v, forward, context);
-  const AttentionOutput wide_forward{padded(forward.out.view(q.sizes())), forward.lse};
-  const AttentionGradients wide =
-      flash_backward(padded(d_out), padded(q), padded(k), padded(v), wide_forward, context);
-  return {narrowed(wide.dq, q.size(2)), narrowed(wide.dk, q.size(2)), narrowed(wide.dv, q.size(2))};
+  std::vector<at::Tensor> wide =
+      with_heads_of(wide_dim(q.size(2)), {forward.out.view(q.sizes()), d_out, q, k, v});
+  const AttentionGradients wide_gradients =
+      flash_backward(wide[1], wide[2], wide[3], wide[4], {wide[0], forward.lse}, context);
+  wide.clear();
+  const std::vector<at::Tensor> gradients =
+      with_heads_of(q.size(2), {wide_gradients.dq, wide_gradients.dk, wide_gradients.dv});
+  return {gradients[0], gradients[1], gradients[2]};
 }
 
 // ---- Products

@@ -73,6 +73,14 @@ void rope_apply(const kernels::RopeApply& args) {
   if (!noted(args)) device::rope_apply(args, stream(__func__));
 }
 
+void sum_of_rows(const kernels::SumOfRows& args) {
+  if (!noted(args)) device::sum_of_rows(args, stream(__func__));
+}
+
+void change_head_widths(const kernels::HeadWidths& args) {
+  if (!noted(args)) device::change_head_widths(args, stream(__func__));
+}
+
 void activation_forward(const kernels::ActivationForward& args) {
   if (!noted(args)) device::activation_forward(args, stream(__func__));
 }

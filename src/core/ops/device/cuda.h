@@ -13,11 +13,13 @@
 #include "core/kernels/cross_entropy.h"
 #include "core/kernels/dropout.h"
 #include "core/kernels/embedding.h"
+#include "core/kernels/head_widths.h"
 #include "core/kernels/layer_norm.h"
 #include "core/kernels/optimizers.h"
 #include "core/kernels/pictures.h"
 #include "core/kernels/rms_norm.h"
 #include "core/kernels/rope.h"
+#include "core/kernels/sum_of_rows.h"
 
 namespace snug::ops::cuda {
 
@@ -31,6 +33,10 @@ int64_t layer_norm_backward_workspace_bytes(int64_t dim, int gradients);
 void layer_norm_backward(const kernels::LayerNormBackward& args, void* workspace);
 
 void rope_apply(const kernels::RopeApply& args);
+
+void sum_of_rows(const kernels::SumOfRows& args);
+
+void change_head_widths(const kernels::HeadWidths& args);
 
 void activation_forward(const kernels::ActivationForward& args);
 void activation_backward(const kernels::ActivationBackward& args);

@@ -32,6 +32,8 @@ void layer_norm_backward(const kernels::LayerNormBackward& args, void* /*workspa
   absent(args);
 }
 void rope_apply(const kernels::RopeApply& args) { absent(args); }
+void sum_of_rows(const kernels::SumOfRows& args) { absent(args); }
+void change_head_widths(const kernels::HeadWidths& args) { absent(args); }
 void activation_forward(const kernels::ActivationForward& args) { absent(args); }
 void activation_backward(const kernels::ActivationBackward& args) { absent(args); }
 void gated_forward(const kernels::GatedForward& args) { absent(args); }

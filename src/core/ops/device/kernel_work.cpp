@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <set>
 #include <tuple>
 
 #include "core/kernels/cuda/scratch.h"
@@ -36,14 +37,17 @@ NormSize size_of(const Args& a) {
 // Blocks add the gradients of weights up in shares, as many as the backward kernels have blocks.
 constexpr int64_t kShares = 256;
 
+// Those of one type are added up by one launch.
 Work with_shares(Work work, int64_t dim, std::initializer_list<kernels::VectorGradient> gradients) {
+  std::set<Scalar> types;
   for (const kernels::VectorGradient& gradient : gradients) {
     if (gradient.data == nullptr) continue;
+    types.insert(gradient.type);
     const double total = bytes_of(gradient.type, dim);
-    work.launches += 1;
     work.bytes_written += floats(kShares * dim) + total;
     work.bytes_read += floats(kShares * dim) + (gradient.accumulate ? total : 0);
   }
+  work.launches += static_cast<double>(types.size());
   return work;
 }
 
@@ -150,6 +154,26 @@ Work kernel_work(const kernels::RopeApply& a) {
           .launches = x > 0 ? 1.0 : 0.0,
           .bytes_read = x + floats(a.tokens) + floats(std::min(a.tokens, a.max_positions) * turned),
           .bytes_written = x};
+}
+
+Work kernel_work(const kernels::SumOfRows& a) {
+  const double total = bytes_of(a.total.type, a.dim);
+  return {.name = "sum_of_rows",
+          .launches = a.dim > 0 ? 1.0 : 0.0,
+          .bytes_read = bytes_of(a.type, a.rows * a.dim) + (a.total.accumulate ? total : 0),
+          .bytes_written = total};
+}
+
+Work kernel_work(const kernels::HeadWidths& a) {
+  Work work{.name = "change_head_widths", .launches = 0};
+  for (const kernels::HeadWidths::Copy& copy : a.copies) {
+    if (copy.tokens == 0) break;
+    const int64_t heads = copy.tokens * copy.heads;
+    work.launches = 1;
+    work.bytes_read += bytes_of(a.type, heads * std::min(a.from_dim, a.to_dim));
+    work.bytes_written += bytes_of(a.type, heads * a.to_dim);
+  }
+  return work;
 }
 
 Work kernel_work(const kernels::ActivationForward& a) {

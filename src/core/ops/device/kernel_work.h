@@ -24,6 +24,8 @@ Work kernel_work(const kernels::RmsNormBackward& a);
 Work kernel_work(const kernels::LayerNormForward& a);
 Work kernel_work(const kernels::LayerNormBackward& a);
 Work kernel_work(const kernels::RopeApply& a);
+Work kernel_work(const kernels::SumOfRows& a);
+Work kernel_work(const kernels::HeadWidths& a);
 Work kernel_work(const kernels::ActivationForward& a);
 Work kernel_work(const kernels::ActivationBackward& a);
 Work kernel_work(const kernels::GatedForward& a);

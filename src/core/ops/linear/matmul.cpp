@@ -10,6 +10,7 @@
 #include "core/kernels/cpu/linalg/gemm.h"
 #include "core/ops/device/device.h"
 #include "core/ops/linear/row_room.h"
+#include "core/ops/vector_gradient.h"
 
 namespace snug::ops {
 namespace {
@@ -78,6 +79,11 @@ at::ScalarType operand_type(const at::Tensor& x) {
 }
 
 at::Tensor sum_of_rows(const at::Tensor& a) {
+  if (kernel_device(a) == at::kCUDA) {
+    at::Tensor out = at::empty({a.size(1)}, a.options().dtype(at::kFloat));
+    sum_of_rows_into(a, {.data = write_pointer(out)});
+    return out;
+  }
   return matmul(at::ones({1, a.size(0)}, a.options()), a, at::kFloat).view({-1});
 }
 

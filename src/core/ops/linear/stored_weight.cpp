@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "core/kernels/cpu/linalg/gemm.h"
+#include "core/memory/guards.h"
 #include "core/ops/device/cuda.h"
 #include "core/ops/device/device.h"
 #include "core/ops/elementwise.h"
@@ -104,7 +105,13 @@ void for_each_chunk(const StoredWeight& weight, const at::Tensor& like, const Bo
 
 StoredWeight weight_in(at::ScalarType type, const StoredWeight& weight) {
   if (weight.format || weight.data.scalar_type() == type) return weight;
-  return cast(weight.data, type);
+  if (weight.kept_cast == nullptr) return cast(weight.data, type);
+  at::Tensor& kept = *weight.kept_cast;
+  if (!kept.defined() || kept.scalar_type() != type) {
+    const memory::CategoryGuard category(memory::Category::Parameters);
+    kept = cast(weight.data.detach(), type);
+  }
+  return kept;
 }
 
 void product_into(const at::Tensor& out, const at::Tensor& x, const StoredWeight& weight, Into into,

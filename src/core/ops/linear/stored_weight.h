@@ -8,6 +8,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -22,6 +23,8 @@ struct StoredWeight {
   at::Tensor data;  // (rows, cols), or uint8, (quantized_bytes(format, rows, cols))
   std::optional<QuantizedFormat> format;  // none: plain
   int64_t rows = 0, cols = 0;
+  // Where a plain weight's copy in the type of products is kept between them; null: nowhere.
+  std::shared_ptr<at::Tensor> kept_cast;
 
   StoredWeight() = default;
   // NOLINTNEXTLINE(google-explicit-constructor): a plain weight is its tensor.
@@ -30,7 +33,8 @@ struct StoredWeight {
       : data(std::move(bytes)), format(quantized), rows(num_rows), cols(num_cols) {}
 };
 
-// The weight for products with inputs of this type: a plain one is cast.
+// The weight for products with inputs of this type: a plain one is cast, or taken from where its
+// copy is kept.
 StoredWeight weight_in(at::ScalarType type, const StoredWeight& weight);
 
 // out (N, rows) = or += alpha * x (N, cols) · Wᵀ. x and out have unit column stride (x may be

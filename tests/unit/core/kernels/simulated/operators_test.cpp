@@ -1,7 +1,10 @@
 // Each CUDA operator against its CPU twin, with odd sizes, all types, optional arguments on and
 // off.
 // SPDX-License-Identifier: Apache-2.0
+#include <deque>
 #include <numeric>
+#include <utility>
+#include <vector>
 
 #include "core/kernels/cpu/quantized.h"
 #include "core/kernels/cuda/operators.h"
@@ -530,6 +533,73 @@ TEST(SimulatedAttentionScores, AreTheCpus) {
       expect_close(dev_sums, sums, "gradient of the biases", 1e-4);
     });
   }
+}
+
+// Rows that are parts of longer ones; more of them than a block has lanes; totals that are added to
+// and round once. (On the CPU it is a product.)
+TEST(SimulatedSumOfRows, IsTheSum) {
+  for (const Scalar type : kAllTypes)
+    for (const Scalar total_type : {Scalar::F32, type})
+      for (const int64_t rows : {0, 1, 5, 130})
+        for (const int64_t dim : {1, 16, 37})
+          for (const bool accumulate : {false, true}) {
+            const int64_t stride = dim + 3;
+            const Array x = random_array(type, rows * stride, 1);
+            const Array before = random_array(total_type, dim, 2);
+            std::vector<double> sums(static_cast<size_t>(dim));
+            for (int64_t i = 0; i < dim; ++i) {
+              double sum = accumulate ? before[i] : 0;
+              for (int64_t row = 0; row < rows; ++row) sum += x[row * stride + i];
+              sums[static_cast<size_t>(i)] = sum;
+            }
+            over_seeds([&] {
+              DeviceArray dev_x(x), total(before, accumulate);
+              cuda::sum_of_rows(
+                  {.type = type,
+                   .rows = rows,
+                   .dim = dim,
+                   .row_stride = stride,
+                   .x = dev_x.data(),
+                   .total = {.data = total.data(), .type = total_type, .accumulate = accumulate}},
+                  kStream);
+              expect_close(total, Array(total_type, sums), "total", 1e-4);
+            });
+          }
+}
+
+// Tokens that are parts of longer ones, and arrays of different numbers of heads in one launch.
+TEST(SimulatedHeadWidths, AreCopiesWithZerosOrWithoutEnds) {
+  for (const Scalar type : kAllTypes)
+    for (const auto& [from_dim, to_dim] : {std::pair{5, 8}, {8, 5}, {100, 104}, {104, 100}}) {
+      const int64_t tokens = 3;
+      const std::vector<int64_t> heads{4, 1, 2};
+      over_seeds([&] {
+        HeadWidths args{.type = type, .from_dim = from_dim, .to_dim = to_dim};
+        std::deque<DeviceArray> from, to;
+        for (size_t i = 0; i < heads.size(); ++i) {
+          const int64_t stride = heads[i] * from_dim + 7;
+          from.emplace_back(random_array(type, tokens * stride, static_cast<uint32_t>(i) + 1));
+          to.emplace_back(type, tokens * heads[i] * to_dim);
+          args.copies[i] = {.from = from.back().data(),
+                            .from_stride = stride,
+                            .to = to.back().data(),
+                            .tokens = tokens,
+                            .heads = heads[i]};
+        }
+        cuda::change_head_widths(args, kStream);
+        for (size_t i = 0; i < heads.size(); ++i) {
+          EXPECT_TRUE(to[i].guards_intact());
+          for (int64_t at = 0; at < to[i].size(); ++at) {
+            const int64_t head = at / to_dim, within = at % to_dim;
+            const int64_t source =
+                head / heads[i] * args.copies[i].from_stride + head % heads[i] * from_dim + within;
+            ASSERT_EQ(to[i][at], within < from_dim ? from[i][source] : 0)
+                << "array " << i << ", element " << at;
+          }
+        }
+      });
+    }
+  cuda::change_head_widths({.from_dim = 4, .to_dim = 8}, kStream);
 }
 
 }  // namespace
