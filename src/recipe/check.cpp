@@ -48,11 +48,12 @@ void check_frozen_weights(const Recipe& r, Faults& faults) {
   const std::optional<std::string> folder = r.weight_folder();
   if (!folder || folder->empty())
     faults.push_back(is + ": must be none or disk:FOLDER, as in disk:/mnt/nvme");
-  if (r.offload_folder() && r.offload_folder() != folder)
+  const std::string states = r.offload_folder().value_or(r.fit ? r.fit_disk : "");
+  if (!states.empty() && states != folder)
     faults.push_back(
-        fmt::format("{} with optimizer_offload = {}: a plan knows one disk; name the same folder "
+        fmt::format("{} with optimizer states in {}: a plan knows one disk; name the same folder "
                     "for both",
-                    is, r.optimizer_offload));
+                    is, states));
   if (!r.weight_streaming)
     faults.push_back(
         is +

@@ -292,6 +292,9 @@ TEST(Check, TechniquesThatMeanNothingTogether) {
       faults_of("--weight_streaming --optimizer_offload disk:/a --weight_offload disk:/b",
                 "finetune_lora"),
       "name the same folder for both");
+  EXPECT_CONTAINS(
+      faults_of(streamed + "--weight_offload disk:/b --fit --fit_disk /a", "finetune_lora"),
+      "name the same folder for both");
   EXPECT_CONTAINS(faults_of(streamed + "--weight_offload disk:/tmp --devices 2 --strategy fsdp",
                             "finetune_lora"),
                   "works on one device only");
