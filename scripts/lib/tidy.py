@@ -3,8 +3,8 @@
 """tidy.py BUILD REVISION: clang-tidy on the lines of src/ that changed since REVISION, with the commands in
 BUILD/compile_commands.json. Exit status 1 if it has found something.
 
-Left out is what clang cannot read: sources that are compiled with CUDA alone, and the simulated GPU, which bears CUDA's
-names and types. The commands are g++'s, whose warnings and OpenMP clang does not have."""
+Left out is what clang cannot read: CUDA sources, and the simulated GPU, which bears CUDA's names and types.
+The commands are g++'s, whose warnings and OpenMP clang does not have."""
 import concurrent.futures
 import json
 import os
@@ -29,7 +29,8 @@ def changed_lines(revision):
             first, count = int(found[1]), int(found[2] or 1)
             if count:
                 lines.setdefault(file, []).append([first, first + count - 1])
-    return {file: ranges for file, ranges in lines.items() if not file.startswith(LEFT_OUT)}
+    return {file: ranges for file, ranges in lines.items()
+            if not file.startswith(LEFT_OUT) and not file.endswith(".cu")}
 
 
 def main(build, revision):

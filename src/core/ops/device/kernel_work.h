@@ -9,12 +9,14 @@
 #include "core/kernels/cross_entropy.h"
 #include "core/kernels/dropout.h"
 #include "core/kernels/embedding.h"
+#include "core/kernels/head_widths.h"
 #include "core/kernels/layer_norm.h"
 #include "core/kernels/optimizers.h"
 #include "core/kernels/pictures.h"
 #include "core/kernels/quantized_matrix.h"
 #include "core/kernels/rms_norm.h"
 #include "core/kernels/rope.h"
+#include "core/kernels/sum_of_rows.h"
 #include "core/ops/device/work.h"
 
 namespace snug::ops {
