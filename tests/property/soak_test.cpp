@@ -79,6 +79,7 @@ recipe::Recipe draw_recipe(std::mt19937& random, const std::string& shape) {
   const bool is_deep = tests::tiny_model(shape)->units().size() > kUnitsOfOneBlock;
   if (!recipe.lora.target_modules.empty())
     recipe.lora.target_modules = is_deep ? R"([^0-9]*\.1\..*)" : "";
+  tests::fit_to_stacks(recipe.lora, shape);
   if (recipe.activation_checkpointing == "1" && !is_deep) recipe.activation_checkpointing = "0";
   recipe.lora.use_rslora = recipe.lora.enabled && random() % 4 == 0;
   if (shape.starts_with("blip2") && random() % 2)
@@ -125,7 +126,8 @@ recipe::Recipe without_techniques(recipe::Recipe recipe) {
   recipe.activation_checkpointing = "none";
   recipe.activation_offload = false;
   recipe.optimizer_in_backward = false;
-  recipe.weight_streaming = false;
+  recipe.weight_streaming = recipe.expert_streaming = recipe.cast_cache = false;
+  recipe.weight_offload = "none";
   recipe.offload_prefetch = "auto";
   if (!recipe.delayed_parameter_update) recipe.optimizer_offload = "none";
   return recipe;
@@ -163,7 +165,10 @@ std::optional<engine::StepResult> refused_step(TinyRun& run, const Case& drawn) 
   } catch (const OutOfMemory&) {
     if (run.stepper->is_updating() || drawn.recipe.optimizer_in_backward) return {};
     EXPECT_EQ(ledger.allocated(), before) << "after the refusal";
-    EXPECT_EQ(host.allocated(), host_before) << "on the host, after the refusal";
+    // A delayed update of the step before may still be at work there.
+    if (!drawn.recipe.delayed_parameter_update) {
+      EXPECT_EQ(host.allocated(), host_before) << "on the host, after the refusal";
+    }
   }
   drawn.refused.ledger->refuse_allocation(0);
   return result ? result : run.stepper->step(micro_batches_of(drawn), kLearningRate);
