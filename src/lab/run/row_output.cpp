@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/uninterrupted.h"
 
 namespace snug::lab {
 namespace {
@@ -29,7 +30,8 @@ std::string as_shown(const std::string& line) {
 
 RowOutput::RowOutput(const std::filesystem::path& path) : path_(path) {
   if (path.empty()) return;
-  file_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  file_ = uninterrupted(
+      [&] { return ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644); });
   if (file_ < 0) throw UserError("cannot create {}: {}", path.string(), std::strerror(errno));
 }
 
