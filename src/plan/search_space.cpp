@@ -32,12 +32,17 @@ Setting setting_of(const std::map<Technique, std::string_view>& on) {
   return setting;
 }
 
-// All that save memory, at their leanest.
+// The values, from the one that takes most memory to the one that takes least.
+std::vector<std::string_view> toward_lean(const TechniqueTraits& traits) {
+  std::vector<std::string_view> values = traits.values;
+  if (traits.takes_memory()) std::ranges::reverse(values);
+  return values;
+}
+
 Setting leanest() {
   Setting setting;
   for (const TechniqueTraits& traits : recipe::techniques())
-    setting.values.emplace_back(traits.cost_words.empty() ? traits.values.front()
-                                                          : traits.values.back());
+    setting.values.emplace_back(toward_lean(traits).back());
   return setting;
 }
 
@@ -47,7 +52,7 @@ std::vector<Setting> Techniques::all() const {
   std::vector<Setting> all(1);  // the first technique varies fastest
   for (const TechniqueTraits& traits : recipe::techniques()) {
     std::vector<Setting> more;
-    for (const std::string_view value : traits.values)
+    for (const std::string_view value : toward_lean(traits))
       for (Setting setting : all) {
         setting.values.emplace_back(value);
         more.push_back(std::move(setting));

@@ -400,6 +400,16 @@ TEST(PlanCommand, LikeIsAnOptionOfPlanAlone) {
   EXPECT_NE(result.output.find("litgpt"), std::string::npos) << result.output;
 }
 
+// As a new user types it, with every option left open: mixed precision too, where keeping cast
+// weights is one of the things to try.
+TEST(PlanCommand, FitsSevenBillionOnOneCard) {
+  const Result result = run({"plan", "--model.config",
+                             std::string(SNUG_SOURCE_DIR) + "/recipes/models/open-llama-7b.json",
+                             "--device", "rtx-4090", "--fit"});
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_NE(result.output.find("weight_streaming: true"), std::string::npos) << result.output;
+}
+
 TEST(PlanCommand, WhatCannotFitSaysWhatTheLeastIs) {
   const Result result =
       run(plan_words({"--device", "rtx-4090", "--memory_budget", "1GiB", "--fit"}));

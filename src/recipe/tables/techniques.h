@@ -56,7 +56,7 @@ struct TechniqueTraits {
   std::vector<Beside> excludes = {};
   std::vector<Condition> conditions = {};
 
-  // The values that fit tries: off first, then from most memory to least.
+  // The values that fit tries: off first, then those that do more and more.
   std::vector<std::string_view> values;
   bool (*may_try)(const Recipe&) = nullptr;  // whether fit may choose it; null: always
   bool gains_on_gpus_only = false;           // where copies run beside the computation
@@ -65,6 +65,9 @@ struct TechniqueTraits {
   TimeCost cost = TimeCost::Nothing;
   std::string_view cost_words = {};
   bool (*saves)(const Recipe&) = nullptr;  // whether it saves anything; null: always
+
+  // Whether it saves time and takes memory, rather than the other way round.
+  bool takes_memory() const { return cost_words.empty(); }
 };
 
 // In the order of the enum and of --help.

@@ -46,6 +46,21 @@ TEST(TechniquesTried, AreAllThatTheTableAllows) {
     EXPECT_TRUE(recipe::can_be_combined(Techniques::applied(r, setting)));
 }
 
+// What fits not even with the last one fits with none: the search asks that first.
+TEST(TechniquesTried, EndWithTheLeanest) {
+  recipe::Recipe r;
+  r.fit_delay = true;
+  for (const recipe::Precision precision :
+       {recipe::Precision::MixedBFloat16, recipe::Precision::BFloat16}) {
+    r.precision = precision;
+    const Techniques techniques(r, /*on_gpu=*/true, /*has_experts=*/true);
+    const Setting last = techniques.all().back();
+    EXPECT_EQ(last, techniques.few().back());
+    for (const TechniqueTraits& traits : recipe::techniques())
+      EXPECT_EQ(last.is_on(traits.technique), !traits.takes_memory()) << key_of(traits);
+  }
+}
+
 TEST(TechniquesTried, AreWhatTheRecipeLeavesOpen) {
   recipe::Recipe r;
   for (const TechniqueTraits& given : recipe::techniques()) {
