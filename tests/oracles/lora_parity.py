@@ -10,7 +10,7 @@ Per case <folder>/lora-<name>.safetensors:
   start.<parameter>                    adapters' values (B is not zero, so that A has a gradient)
   logits (B, T, V), loss (1)           of the first batch, mean over counted tokens
   grad.<parameter>                     of that loss
-  losses (10)                          of ten AdamW steps; case lora-plus: with loraplus's groups
+  losses (20)                          of twenty AdamW steps; case lora-plus: with loraplus's groups
 A quantized base is one whose linear layers but the head hold what bitsandbytes makes of them and
 back: what its layers multiply by, with float32 as the type to compute in.
 Parameters carry our names: "<module>.lora_A.weight", "<module>.lora_magnitude_vector.weight". Those of
@@ -85,7 +85,7 @@ CASES = {
                                             target_parameters=EXPERTS[1:]), 1, "nf4"),
     "int8": ("llama-bias", dict(r=4, lora_alpha=8, target_modules=LINEAR + ["lm_head"]), 1, "int8"),
 }
-STEPS, BATCH = 10, 2
+STEPS, BATCH = 20, 2
 
 
 def our_name(name):

@@ -40,7 +40,7 @@ def ragged(lengths, vocabulary, first=0, generator=None):
 
 
 def write_case(name, model, folder, stored, forward, next_logits=None, prompt_ids=None, new_tokens=10,
-               steps=10, keep=("norm", "q_proj"), ours=lambda key, value: {key: value}):
+               steps=20, keep=("norm", "q_proj"), ours=lambda key, value: {key: value}):
     """`stored`: what forward's rows are made of; forward(model, rows) -> transformers' output for a
     slice of rows; next_logits(model, row, ids) -> logits (V) after a list of tokens; ours(name, value)
     -> what our files have for one of its parameters, by name."""

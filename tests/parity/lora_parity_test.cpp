@@ -1,5 +1,5 @@
 // Low-rank adapters against peft's (tests/oracles/lora_parity.py wrote the expected values):
-// logits, loss, every adapter gradient by name, and ten AdamW steps.
+// logits, loss, every adapter gradient by name, and twenty AdamW steps.
 // SPDX-License-Identifier: Apache-2.0
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -221,7 +221,7 @@ TEST_P(LoraParity, RecomputingGivesTheSameGradients) {
         << engine_.parameters[i].name;
 }
 
-TEST_P(LoraParity, TenSteps) {
+TEST_P(LoraParity, AdamWSteps) {
   const at::Tensor losses = read(*expected_, "losses");
   const double lr = recipe_.lora.plus_lr_ratio == 1 ? 1e-2 : 1e-3;
   for (int64_t step = 0; step < losses.numel(); ++step) {
