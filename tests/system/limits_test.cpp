@@ -1,11 +1,14 @@
 // What bounds a run from outside: the steps that its data have, and the host's memory.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <algorithm>
 #include <regex>
 #include <sstream>
 
 #include "base/bytes.h"
+#include "support/programs.h"
 #include "system/program.h"
 
 namespace snug::tests {
@@ -191,6 +194,57 @@ TEST_F(Limits, ARunKeepsToTheHostMemoryThatIsSaid) {
   EXPECT_EQ(planned.exit_code, 3) << planned.output;
   EXPECT_NE(planned.output.find("fits the device"), std::string::npos) << planned.output;
   EXPECT_NE(planned.output.find("of host memory"), std::string::npos) << planned.output;
+}
+
+// Twenty thousand steps of a third of a millisecond: what is written again and again, what the
+// process holds and what a resume has to read do not grow with them.
+TEST_F(Limits, LongRunsKeepTheirRecordAndTheirMemory) {
+  // Two threads wait for each other longer than such a step takes.
+  const Environment one_thread("OMP_NUM_THREADS", "1");
+  struct Course {
+    size_t record_bytes, entries;
+    int64_t resident_bytes, open_files;
+  };
+  const auto train_to = [&](const char* steps) -> Course {
+    std::istringstream options(
+        "--train.global_batch_size 1 --train.micro_batch_size 1 --train.max_seq_length 8 "
+        "--train.epochs 1000000 --train.save_interval 5000 --train.keep_checkpoints 1 "
+        "--train.log_interval 1 --train.save_model false --eval.interval 1000000 --resume auto");
+    Words more{"--train.max_steps", steps};
+    for (std::string word; options >> word;) more.push_back(word);
+    const pid_t child = start(words("finetune_full", more), folder_ / "log");
+    Course course{};
+    int status = 0;
+    rusage usage{};
+    while (::wait4(child, &status, WNOHANG, &usage) == 0) {
+      std::error_code gone;
+      int64_t files = 0;
+      for (fs::directory_iterator i("/proc/" + std::to_string(child) + "/fd", gone), end;
+           !gone && i != end; i.increment(gone))
+        ++files;
+      if (!gone) course.open_files = std::max(course.open_files, files);
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    EXPECT_EQ(status, 0) << read_file(folder_ / "log");
+    const json run_record = record();
+    EXPECT_EQ(run_record["outcome"], "ok");
+    EXPECT_EQ(run_record["steps"].back()["step"], std::stoi(steps));
+    course.record_bytes = fs::file_size(folder_ / "out/run.json");
+    course.entries = run_record["steps"].size();
+    course.resident_bytes = usage.ru_maxrss * kKiB;
+    return course;
+  };
+  const Course early = train_to("10000"), late = train_to("20000");
+  for (const Course& course : {early, late}) {
+    EXPECT_LE(course.entries, 8192U);  // report/thinning.h
+    EXPECT_GE(course.entries, 4096U);
+  }
+  EXPECT_LE(late.record_bytes, early.record_bytes * 3 / 2) << early.record_bytes;
+  EXPECT_LE(late.resident_bytes, early.resident_bytes * 6 / 5) << early.resident_bytes;
+  EXPECT_LE(late.open_files, early.open_files + 1);
+  // A line each all the same, below their names; the last validation has one too.
+  const std::string metrics = read_file(folder_ / "out/metrics.csv");
+  EXPECT_EQ(std::ranges::count(metrics, '\n'), 20002);
 }
 
 }  // namespace
