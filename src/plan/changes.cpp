@@ -29,9 +29,11 @@ bool shard_more(recipe::Recipe& r) {
   if (changes) r.strategy = Strategy::Fsdp;
   return changes;
 }
+bool keep_no_casts(recipe::Recipe& r) { return std::exchange(r.cast_cache, false); }
 bool use_bf16(recipe::Recipe& r) {
   const bool changes = !r.has_16_bit_weights();
   r.precision = Precision::BFloat16;
+  r.cast_cache = false;  // nothing is cast
   return changes;
 }
 bool use_8bit(recipe::Recipe& r) {
@@ -68,7 +70,8 @@ std::vector<Change> all_changes() {
       {.options = "--strategy fsdp",
        .cost_words = "weights are gathered from the other devices, twice per micro-batch",
        .change = shard_more,
-       .cost = TimeCost::Communication}};
+       .cost = TimeCost::Communication},
+      {.cost_words = "weights are cast again for each product", .change = keep_no_casts}};
   for (const recipe::TechniqueTraits& traits : recipe::techniques())
     if (!traits.cost_words.empty())
       all.push_back({.technique = &traits, .cost_words = traits.cost_words, .cost = traits.cost});
@@ -91,13 +94,16 @@ std::vector<Change> all_changes() {
   return all;
 }
 
-// "--activation_checkpointing all" and the like, for techniques that are on only in `after`.
-std::vector<std::string> techniques_turned_on(const recipe::Recipe& before, recipe::Recipe after) {
+// "--activation_checkpointing all" and the like, for techniques that are on only in `after`, and
+// for those that take memory and are on only in `before`.
+std::vector<std::string> techniques_turned(const recipe::Recipe& before, recipe::Recipe after) {
   std::vector<std::string> options;
   for (const recipe::TechniqueTraits& traits : recipe::techniques())
-    if (is_on(traits, after) && !is_on(traits, before)) {
+    if (is_on(traits, after) != is_on(traits, before) &&
+        (is_on(traits, after) || traits.takes_memory())) {
       const recipe::Row row = traits.option(after);
-      options.push_back("--" + row.key + (is_flag(row) ? "" : " " + plain_text(row)));
+      const bool is_plain = is_flag(row) && is_on(traits, after);
+      options.push_back("--" + row.key + (is_plain ? "" : " " + plain_text(row)));
     }
   return options;
 }
@@ -123,7 +129,7 @@ std::string optimizer_arguments(const recipe::Recipe& before, recipe::Recipe aft
 // The options that make this change, each with its value.
 std::vector<std::string> options_of(const Change& change, const recipe::Recipe& before,
                                     const recipe::Recipe& after) {
-  std::vector<std::string> options = techniques_turned_on(before, after);
+  std::vector<std::string> options = techniques_turned(before, after);
   if (after.lora.enabled && !before.lora.enabled) {
     if (before.given("full")) options.emplace_back("--full false");
     if (!after.quantize.empty()) options.emplace_back("--lora_r 8");

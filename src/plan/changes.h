@@ -16,7 +16,7 @@ namespace snug::plan {
 // One change to a recipe: turns on a technique, or calls `change`.
 struct Change {
   const recipe::TechniqueTraits* technique = nullptr;
-  std::string_view options = {};  // empty for techniques, whose options depend on the recipe
+  std::string_view options = {};  // empty where techniques are turned on or off
   std::string_view cost_words = {};
   bool (*change)(recipe::Recipe&) = nullptr;
   recipe::TimeCost cost = recipe::TimeCost::Nothing;

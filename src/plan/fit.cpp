@@ -58,9 +58,10 @@ class FitSearch {
 
   Fit run() {
     const std::vector<Layout> all = layouts(model_, recipe_);
+    has_layouts_ = all.size() > 1;
     std::vector<Layout> divided;
     for (const Layout& layout : all) {
-      if (all.size() > 1 && layout.divides_the_model())
+      if (has_layouts_ && layout.divides_the_model())
         divided.push_back(layout);
       else
         with_techniques(layout, techniques_.all());
@@ -101,7 +102,7 @@ class FitSearch {
 
   void with_states_on_disk(const std::vector<Layout>& all) {
     for (const Layout& layout : all) {
-      const bool divides = all.size() > 1 && layout.divides_the_model();
+      const bool divides = has_layouts_ && layout.divides_the_model();
       with_techniques(
           layout, Techniques::on_disk(divides ? techniques_.few() : techniques_.all(), folder_));
     }
@@ -167,14 +168,20 @@ class FitSearch {
   }
 
   // A layout that fits neither with the last setting nor with the last one that updates after the
-  // backward, with the smallest micro-batch, fits with none.
+  // backward, with the smallest micro-batch, fits with none. Updates in the backward save most
+  // where a step has one micro-batch, the largest.
   bool may_fit(const Layout& layout, const std::vector<Setting>& settings) {
     const std::vector<int64_t> sizes = micro_batches(layout);
     if (sizes.empty()) return false;
-    for (const bool in_backward : {true, false})
+    struct Leanest {
+      bool in_backward;
+      int64_t size;
+    };
+    for (const auto [in_backward, size] :
+         {Leanest{true, sizes.back()}, {true, sizes.front()}, {false, sizes.back()}})
       for (auto leanest = settings.rbegin(); leanest != settings.rend(); ++leanest) {
         if (leanest->is_on(recipe::Technique::OptimizerInBackward) != in_backward) continue;
-        const Outcome outcome = try_one(layout, *leanest, sizes.back());
+        const Outcome outcome = try_one(layout, *leanest, size);
         if (outcome == Outcome::Refused) continue;
         // Only the host has too little memory: a setting that offloads less may fit.
         if (outcome == Outcome::TooLarge && last_missing_.on_device == 0) return true;
@@ -215,8 +222,9 @@ class FitSearch {
 
   // --- one combination ---
 
-  // The largest micro-batch that fits. In a pipeline smaller ones wait less: each is tried, from
-  // the smallest, until it takes longer again.
+  // The largest micro-batch that fits, and of a single layout the smaller ones too: they take less
+  // memory, perhaps at less time than other techniques would. In a pipeline smaller ones wait less:
+  // each is tried, from the smallest, until it takes longer again.
   void try_setting(const Layout& layout, const Setting& setting) {
     std::vector<int64_t> sizes = micro_batches(layout);
     const bool is_pipeline = stages_of(layout) > 1;
@@ -224,7 +232,8 @@ class FitSearch {
     double before = kNever;
     for (const int64_t size : sizes) {
       const Outcome outcome = try_one(layout, setting, size);
-      if (outcome == Outcome::Refused || (outcome == Outcome::Fits && !is_pipeline)) return;
+      if (outcome == Outcome::Refused) return;
+      if (outcome == Outcome::Fits && !is_pipeline && has_layouts_) return;
       if (!is_pipeline) continue;
       if (outcome != Outcome::Fits || found_.back().cost.seconds() > before) return;
       before = found_.back().cost.seconds();
@@ -339,6 +348,7 @@ class FitSearch {
   double last_seconds_ = 0;        // of the one that was tried last
   Missing last_missing_;           // for it
   bool host_was_missing_ = false;  // and nothing else, for one that was tried
+  bool has_layouts_ = false;       // more than one
   double least_products_ = 0, least_memory_ = 0;
   int64_t tried_ = 0;
 };

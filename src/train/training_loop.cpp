@@ -56,13 +56,20 @@ optim::Schedule schedule_of(const recipe::Recipe& recipe, int64_t steps) {
   return {recipe.optimizer.lr, t.min_lr, warmup < steps ? warmup : steps / 10, steps, decay_of(t)};
 }
 
+// A resumed run reads the samples that are left of those that the run before it began with.
+checkpoint::TrainingState with_first_micro_batch(checkpoint::TrainingState state,
+                                                 const recipe::Recipe& recipe) {
+  if (state.first_micro_batch == 0) state.first_micro_batch = recipe.train.micro_batch_size;
+  return state;
+}
+
 }  // namespace
 
 TrainingLoop::TrainingLoop(const Parts& parts, const engine::RunLength& length,
                            const checkpoint::TrainingState& state)
     : parts_(parts),
       recipe_(parts.recipe),
-      state_(state),
+      state_(with_first_micro_batch(state, parts.recipe)),
       phases_(parts.engine, parts.log.record().memory.phases),
       stepper_(parts.engine, parts.recipe, parts.train_batches, phases_),
       sampler_(sampler_options(length.sampler)),
@@ -203,12 +210,12 @@ data::SamplerOptions TrainingLoop::sampler_options(data::SamplerOptions options)
 // The largest micro-batch is in the first step, so that a run that does not fit fails at once. With
 // accumulation it comes second, since it then meets the gradients of the first.
 std::vector<int64_t> TrainingLoop::longest_samples_first() const {
-  const recipe::TrainOptions& t = recipe_.train;
   const data::SampleStore& samples = parts_.dataset.train;
-  const int64_t together = std::min(2 * t.micro_batch_size, t.global_batch_size);
+  const int64_t size = state_.first_micro_batch;
+  const int64_t together = std::min(2 * size, recipe_.train.global_batch_size);
   std::vector<int64_t> longest = samples.longest_samples(std::min(together, samples.count()));
-  if (static_cast<int64_t>(longest.size()) == 2 * t.micro_batch_size)
-    std::rotate(longest.begin(), longest.begin() + t.micro_batch_size, longest.end());
+  if (static_cast<int64_t>(longest.size()) == 2 * size)
+    std::rotate(longest.begin(), longest.begin() + size, longest.end());
   return longest;
 }
 

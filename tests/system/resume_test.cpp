@@ -207,6 +207,28 @@ TEST(Resume, InAnotherFolderTellsTheWholeStory) {
   EXPECT_EQ(read_run(folder / "second")["steps"].size(), 5U);
 }
 
+// Each sample of the first epoch once, although the longest ones come first and how many do goes by
+// the micro-batch.
+TEST(Resume, WithAnotherMicroBatchReadsTheSamplesThatAreLeft) {
+  const TempFolder folder;
+  const fs::path rows = write_rows(folder / "rows.jsonl", 80);
+  const auto tokens_of = [&](const fs::path& out, const Words& more) {
+    const Result result = run(finetune_words(rows, out, more));
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    std::vector<int64_t> tokens;
+    const json record = read_run(out);
+    for (const json& step : record["steps"]) tokens.push_back(step["tokens"]);
+    return tokens;
+  };
+  const Words one{"--train.micro_batch_size", "1"};
+  const std::vector<int64_t> undisturbed = tokens_of(folder / "whole", one);
+  ASSERT_GT(undisturbed.size(), 5U);
+  tokens_of(folder / "out", {"--train.micro_batch_size", "1", "--train.max_steps", "1",
+                             "--train.save_interval", "1"});
+  EXPECT_EQ(tokens_of(folder / "out", {"--train.micro_batch_size", "8", "--resume", "true"}),
+            undisturbed);
+}
+
 // What another technique took of memory until then is not this run's.
 TEST(Resume, WithAnotherPlanMeasuresMemoryAnew) {
   const TempFolder folder;

@@ -25,12 +25,13 @@ namespace snug::checkpoint {
 
 // Everything besides tensors that the next step depends on.
 struct TrainingState {
-  int64_t step = 0;              // optimizer steps taken
-  int64_t epoch = 0;             // data position
-  int64_t next_index = 0;        // data position
-  int64_t micro_batches = 0;     // run so far
-  int64_t tokens = 0;            // real tokens trained on
-  int64_t micro_batch_size = 0;  // smaller than the recipe's after a split
+  int64_t step = 0;               // optimizer steps taken
+  int64_t epoch = 0;              // data position
+  int64_t next_index = 0;         // data position
+  int64_t micro_batches = 0;      // run so far
+  int64_t tokens = 0;             // real tokens trained on
+  int64_t micro_batch_size = 0;   // smaller than the recipe's after a split
+  int64_t first_micro_batch = 0;  // for which the first epoch was ordered; 0: none was saved
   double loss_scale = 1;
   int64_t good_steps = 0;  // of the loss scaler
   uint64_t data_fingerprint = 0;

@@ -196,15 +196,17 @@ TrainingState load_state(const fs::path& folder) {
   try {
     if (!json.at("data_fingerprint").is_number_integer()) refuse("data_fingerprint is no integer");
     if (!(json.at("loss_scale") > 0)) refuse("loss_scale is not above 0");
-    return {.step = count("step"),
-            .epoch = count("epoch"),
-            .next_index = count("next_index"),
-            .micro_batches = count("micro_batches"),
-            .tokens = count("tokens"),
-            .micro_batch_size = count("micro_batch_size"),
-            .loss_scale = json["loss_scale"],
-            .good_steps = count("good_steps"),
-            .data_fingerprint = json["data_fingerprint"]};
+    return {
+        .step = count("step"),
+        .epoch = count("epoch"),
+        .next_index = count("next_index"),
+        .micro_batches = count("micro_batches"),
+        .tokens = count("tokens"),
+        .micro_batch_size = count("micro_batch_size"),
+        .first_micro_batch = json.contains("first_micro_batch") ? count("first_micro_batch") : 0,
+        .loss_scale = json["loss_scale"],
+        .good_steps = count("good_steps"),
+        .data_fingerprint = json["data_fingerprint"]};
   } catch (const nlohmann::json::exception& error) {
     refuse(error.what());
   }

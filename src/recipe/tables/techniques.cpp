@@ -189,8 +189,7 @@ TechniqueTraits expert_streaming() {
                     "the device would read weights while the host updates them"}},
       .conditions = {{is_alone,
                       "expert_streaming = true: works on one device only; on several, spread the "
-                      "experts over them with --mesh ep=N",
-                      /*about_devices=*/true}},
+                      "experts over them with --mesh ep=N"}},
       .values = {"false", "true"},
       .for_experts = true,
       .cost = TimeCost::CopiedExperts,

@@ -1,10 +1,12 @@
 // What --fit chooses only where it is allowed to: states on disk where nothing fits without, and
 // delayed updates; and that it keeps whatever a recipe gives.
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "base/bytes.h"
 #include "models/family.h"
@@ -182,6 +184,21 @@ TEST_F(FitAllowed, ADelayIsForOneDevice) {
   EXPECT_FALSE(delays());
 }
 
+// Nor is copying experts one by one, on which the search would stop with an internal error.
+TEST_F(FitAllowed, AMixtureFitsOnSeveralDevices) {
+  model_ = models::model_from_config(std::filesystem::path(SNUG_SOURCE_DIR) /
+                                     "tests/data/parity/mixtral/config.json");
+  recipe_.train.global_batch_size = 2;
+  samples_.append(samples_.sample(0));
+  for (const char* devices : {"1", "2"}) {
+    recipe_.devices = devices;
+    const Fit found = fit(*model_, recipe_, {samples_, 128}, find_profile("rtx-4090", 0));
+    ASSERT_TRUE(found.best) << devices;
+    for (const Candidate& candidate : found.front)
+      EXPECT_FALSE(recipe_.devices == "2" && candidate.recipe.expert_streaming);
+  }
+}
+
 // What the recipe leaves to snug is the search's to choose, and stays chosen.
 TEST_F(FitAllowed, AnAutomaticUpdateInBackwardIsChosen) {
   recipe_.optimizer_in_backward_is_auto = true;
@@ -212,6 +229,60 @@ TEST_F(FitAllowed, WhateverIsGivenStays) {
     EXPECT_TRUE(candidate.recipe.delayed_parameter_update);
     EXPECT_EQ(candidate.recipe.optimizer_offload, "cpu");
   }
+}
+
+// All that the techniques and the micro-batch allow, one by one: the search leaves out what it need
+// not try, and its front must be that of all.
+TEST_F(FitAllowed, TheFrontIsThatOfTryingAll) {
+  nlohmann::json config = model_->hugging_face_config();
+  config["num_hidden_layers"] = 4;
+  config["vocab_size"] = 4096;
+  model_ = models::model_like(*model_, config);
+  for (int i = 0; i < 3; ++i) samples_.append(samples_.sample(0));
+  recipe_.train.global_batch_size = 4;
+  const Workload work{samples_, 128};
+  const auto planned = [&](const recipe::Recipe& r, const DeviceProfile& profile) {
+    return evaluate_neediest(*model_, r, work, profile, Detail::Sketch);
+  };
+  const auto bytes_of = [](const Candidate& c) { return bytes_on_device(c.prediction, at::kCUDA); };
+  size_t fronts = 0, rows = 0;
+  for (const char* precision : {"bf16-mixed", "bf16-true"})
+    for (const bool may_offload : {true, false})
+      for (const double share : {1.0, 0.85, 0.7, 0.55, 0.4, 0.3, 0.2}) {
+        SCOPED_TRACE(fmt::format("{}, {} {}", precision, may_offload, share));
+        recipe_.precision = precision;
+        recipe_.given_keys.clear();
+        if (!may_offload) give("optimizer_offload");
+        recipe_.train.micro_batch_size = 4;
+        DeviceProfile tight = device(100, 100);
+        tight.memory_bytes =
+            tight.context_bytes +
+            static_cast<int64_t>(
+                share * static_cast<double>(planned(recipe_, tight).prediction.peak_allocated));
+        std::vector<Candidate> fitting;
+        for (const Setting& setting : Techniques(recipe_, true, false).all())
+          for (const int64_t size : {1, 2, 4}) {
+            recipe::Recipe r = Techniques::applied(recipe_, setting);
+            r.train.micro_batch_size = size;
+            Candidate c = planned(r, tight);
+            if (fits(c, tight)) fitting.push_back(std::move(c));
+          }
+        const Fit found = fit(*model_, recipe_, work, tight);
+        for (const Candidate& row : found.front) {
+          const auto fastest = std::ranges::min_element(
+              fitting, {}, [](const Candidate& c) { return c.cost.seconds(); });
+          ASSERT_NE(fastest, fitting.end()) << row.options;
+          EXPECT_DOUBLE_EQ(row.cost.seconds(), fastest->cost.seconds())
+              << row.options << ", not " << technique_options(recipe_, fastest->recipe);
+          const int64_t bytes = bytes_of(row);
+          std::erase_if(fitting, [&](const Candidate& c) { return bytes_of(c) >= bytes; });
+          ++rows;
+        }
+        EXPECT_TRUE(fitting.empty());
+        fronts += found.front.empty() ? 0 : 1;
+      }
+  EXPECT_GE(fronts, 12U);
+  EXPECT_GE(rows, 40U);
 }
 
 }  // namespace

@@ -204,5 +204,21 @@ TEST_F(Suggest, AHostThatIsTooSmallIsGivenItsOwnFigure) {
   for (const Suggestion& s : suggest_within(0.55)) EXPECT_EQ(s.host_bytes, 0) << s.options;
 }
 
+// A technique that takes memory is taken back, and does not stand in the way of others.
+TEST_F(Suggest, CastsThatAreKeptAreGivenUp) {
+  recipe_.precision = "bf16-mixed";
+  recipe_.cast_cache = true;
+  int given_up = 0, narrow = 0;
+  for (const double share : kShares)
+    for (const Suggestion& s : suggest_within(share)) {
+      const bool without = has(s, "--cast_cache false");
+      given_up += without;
+      narrow += has(s, "--precision bf16-true");
+      EXPECT_TRUE(without || !(has(s, "--weight_streaming") || has(s, "--precision"))) << s.options;
+    }
+  EXPECT_GT(given_up, 0);
+  EXPECT_GT(narrow, 0);
+}
+
 }  // namespace
 }  // namespace snug::plan
