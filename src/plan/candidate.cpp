@@ -66,6 +66,13 @@ void add_pictures(data::MicroBatch& batch, const Workload& work, int64_t num_sam
       static_cast<size_t>(batch.num_pictures * work.reading.num_picture_tokens));
 }
 
+data::MicroBatchOptions batch_options(const Workload& work, const recipe::Recipe& recipe) {
+  return {.packing = recipe.data.packing,
+          .ignore_index = static_cast<int32_t>(recipe.data.ignore_index),
+          .padding_in_loss = recipe.data.padding_in_loss,
+          .reading = work.reading};
+}
+
 }  // namespace
 
 bool is_too_large(const Workload& work, int64_t micro_batch_size) {
@@ -83,11 +90,7 @@ data::MicroBatch largest_micro_batch(const Workload& work, const recipe::Recipe&
         micro_batch_size, work.samples.longest(), kMostTokensAtOnce,
         std::max<int64_t>(1, kMostTokensAtOnce / work.samples.longest()));
   const int64_t num_samples = std::min(micro_batch_size, work.samples.count());
-  const auto ignore_index = static_cast<int32_t>(recipe.data.ignore_index);
-  const data::MicroBatchOptions options = {.packing = recipe.data.packing,
-                                           .ignore_index = ignore_index,
-                                           .padding_in_loss = recipe.data.padding_in_loss,
-                                           .reading = work.reading};
+  const data::MicroBatchOptions options = batch_options(work, recipe);
   const std::vector<int64_t> longest = work.samples.longest_samples(num_samples);
   data::MicroBatch batch = data::make_micro_batch(work.samples, longest, options);
   const bool picks_rows = batch.picks_rows;
@@ -102,13 +105,53 @@ data::MicroBatch largest_micro_batch(const Workload& work, const recipe::Recipe&
   const int64_t most = work.samples.most_targets(num_samples);
   for (int32_t& target : batch.targets) {
     if (batch.loss_tokens >= most) break;
-    if (target != ignore_index) continue;
+    if (target != options.ignore_index) continue;
     target = kAnyToken;
     ++batch.loss_tokens;
   }
   SNUG_CHECK(batch.loss_tokens >= most, "{} targets in a micro-batch that can have only {}",
              batch.loss_tokens, most);
   return batch;
+}
+
+std::vector<data::MicroBatch> larger_of_validation(const Workload& work,
+                                                   const recipe::Recipe& recipe,
+                                                   const data::MicroBatch& largest) {
+  if (work.validation == nullptr) return {};
+  const data::SampleStore& store = *work.validation;
+  // As engine::validate takes them: one after the other, the last with what is left.
+  struct Group {
+    int64_t first = 0, count = 0, tokens = 0, longest = 0;
+  };
+  Group most, longest;
+  const int64_t size = recipe.train.micro_batch_size, limit = recipe.eval.max_iters;
+  for (int64_t first = 0; first < store.count() && (limit == 0 || first / size < limit);
+       first += size) {
+    Group group{.first = first, .count = std::min(size, store.count() - first)};
+    for (int64_t i = first; i < first + group.count; ++i) {
+      group.tokens += store.length(i);
+      group.longest = std::max(group.longest, store.length(i));
+    }
+    if (!recipe.data.packing) group.tokens = group.count * group.longest;
+    if (group.tokens > most.tokens) most = group;
+    if (group.longest > longest.longest) longest = group;
+  }
+  std::vector<data::MicroBatch> larger;
+  const auto add = [&](const Group& group) {
+    if (group.tokens > kMostTokensAtOnce) return;
+    std::vector<int64_t> samples(static_cast<size_t>(group.count));
+    std::iota(samples.begin(), samples.end(), group.first);
+    data::MicroBatch batch = data::make_micro_batch(store, samples, batch_options(work, recipe));
+    if (batch.input_ids.size() > largest.input_ids.size() ||
+        batch.source_ids.size() > largest.source_ids.size() ||
+        batch.max_seqlen > largest.max_seqlen ||
+        batch.source_max_seqlen > largest.source_max_seqlen ||
+        batch.loss_tokens > largest.loss_tokens || batch.num_pictures > largest.num_pictures)
+      larger.push_back(std::move(batch));
+  };
+  if (most.count > 0) add(most);
+  if (longest.count > 0 && longest.first != most.first) add(longest);
+  return larger;
 }
 
 Candidate evaluate(const models::Model& model, const recipe::Recipe& recipe, const Workload& work,
@@ -123,6 +166,7 @@ Candidate evaluate(const models::Model& model, const recipe::Recipe& recipe, con
                .reserved_limit = device.usable_bytes(),
                .timeline = true,
                .sketch = detail == Detail::Sketch,
+               .validation = larger_of_validation(work, recipe, largest),
                .mesh = dist::planned_mesh(engine::named_strategy(recipe).mesh, rank, transport)});
   const double tokens =
       static_cast<double>(work.samples.total_tokens()) / static_cast<double>(work.samples.count());

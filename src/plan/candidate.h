@@ -23,6 +23,8 @@ struct Workload {
   int64_t max_seqlen = 0;      // of the longest sample, validation's too
   data::Reading reading = {};  // how samples become micro-batches
   bool made_up = false;        // no data was read: the samples are placeholders
+  // Held out, in the order in which they are read; null: none.
+  const data::SampleStore* validation = nullptr;
 };
 
 // A micro-batch with more tokens is a mistake, and planning it would take very long.
@@ -34,6 +36,12 @@ bool is_too_large(const Workload& work, int64_t micro_batch_size);
 // micro-batch has, on which the head's memory depends. Throws UserError if it is_too_large().
 data::MicroBatch largest_micro_batch(const Workload& work, const recipe::Recipe& recipe,
                                      int64_t micro_batch_size);
+
+// The micro-batches of a validation that may take more memory than `largest`, of training: that
+// with most tokens and that with the longest sample, where they have more. Usually none.
+std::vector<data::MicroBatch> larger_of_validation(const Workload& work,
+                                                   const recipe::Recipe& recipe,
+                                                   const data::MicroBatch& largest);
 
 struct Candidate {
   recipe::Recipe recipe;

@@ -217,6 +217,11 @@ Prediction predict(const models::Model& model, const recipe::Recipe& recipe,
     const MeshTraffic of_shown = sum(traffic_of(*options.mesh), before_step, -1);
     result.traffic = sum(of_shown, in_round, rounds * not_shown / round);
     gathered = bytes_gathered(of_shown, recipe, shape);
+    counter.reset();
+    for (const data::MicroBatch& held_out : options.validation)
+      engine.executor->objective(
+          engine::own_tokens(held_out, at::kMeta, *options.mesh, recipe.data.ignore_index),
+          {.compute = engine.precision.compute, .objective = engine.validated.get()});
   }
   const memory::Snapshot peak = ledger.at_peak();
   const memory::Snapshot host_peak = host.at_peak();

@@ -34,7 +34,8 @@ plan::DeviceProfile profile_of(const PlannedRun& run) {
 plan::Workload workload(const PlannedRun& run) {
   return {.samples = run.dataset.train,
           .max_seqlen = run.max_seqlen,
-          .reading = run.dataset.batch_options.reading};
+          .reading = run.dataset.batch_options.reading,
+          .validation = &run.dataset.validation};
 }
 
 // A given host_memory limits a run too; the memory that happens to be free now does not.
@@ -77,6 +78,7 @@ void check_plan(const PlannedRun& run, RunLog& log) {
                     {.device = run.host.device.type(),
                      .reserved_limit = run.host.reserved_limit - run.host.library_reserved,
                      .timeline = on_gpu,
+                     .validation = plan::larger_of_validation(workload(run), run.recipe, largest),
                      .mesh = dist::planned_mesh(run.mesh.shape(), run.mesh.rank(),
                                                 run.host.device.is_cuda() ? dist::Transport::Nccl
                                                                           : dist::Transport::Mpi)});

@@ -400,6 +400,27 @@ TEST(PlanCommand, LikeIsAnOptionOfPlanAlone) {
   EXPECT_NE(result.output.find("litgpt"), std::string::npos) << result.output;
 }
 
+// Held-out rows may be longer than those of training, and are planned as well.
+TEST(PlanCommand, CountsAValidationThatTakesMore) {
+  const TempFolder folder;
+  const fs::path held_out = folder / "held-out.jsonl";
+  std::ofstream(held_out) << nlohmann::json{{"instruction", "say"},
+                                            {"output", std::string(300, 'b')}}
+                          << "\n";
+  std::vector<std::string> words = finetune_words(
+      write_rows(folder / "rows.jsonl", 16), folder / "out",
+      {"--data.val_path", held_out, "--train.max_steps", "2", "--eval.interval", "1"});
+  const Result result = run(words);
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  const nlohmann::json memory = read_run(folder / "out")["memory"];
+  EXPECT_EQ(memory["predicted"]["peak_allocated"], memory["measured"]["peak_allocated"]);
+  words[0] = "plan";
+  words.insert(words.end(), {"--device", "cpu", "--json"});
+  const std::string output = run(words).output;  // a warning of cut samples first
+  const nlohmann::json plan = nlohmann::json::parse(output.substr(output.find('{')));
+  EXPECT_EQ(plan["memory"]["peak_allocated"], memory["measured"]["peak_allocated"]);
+}
+
 // As a new user types it, with every option left open: mixed precision too, where keeping cast
 // weights is one of the things to try.
 TEST(PlanCommand, FitsSevenBillionOnOneCard) {

@@ -138,6 +138,7 @@ void open_samples(Planned& p) {
         engine::open_data(p.recipe, model, p.recipe.checkpoint_dir, tokenizer.get());
     p.reading = dataset.batch_options.reading;
     p.samples = std::move(dataset.train);
+    p.validation = std::move(dataset.validation);
     if (p.samples.count() == 0)
       throw UserError("{} has no samples",
                       p.recipe.data.path.empty() ? p.recipe.data.json_path : p.recipe.data.path);
@@ -148,7 +149,7 @@ void open_samples(Planned& p) {
     p.samples = full_length_samples(p.recipe.train.global_batch_size,
                                     *p.recipe.train.max_seq_length, p.reading);
   }
-  p.longest = p.samples.longest();
+  p.longest = std::max(p.samples.longest(), p.validation.longest());
 }
 
 // Ranks differ by pipeline stage: the plan shows the stage that needs most.

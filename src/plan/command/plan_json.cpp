@@ -96,7 +96,7 @@ json plan_json(const Planned& p) {
              {"disk_write_bytes_per_second", p.device.disk_write_bytes_per_second}}},
            {"batch",
             {{"micro_batch_size", p.recipe.train.micro_batch_size},
-             {"tokens_per_sample", p.longest},
+             {"tokens_per_sample", p.samples.longest()},
              {"global_batch_size", p.recipe.train.global_batch_size}}},
            {"notes", p.length.note.empty() ? json::array() : json::array({p.length.note})},
            {"fits", p.wanted_fits()},

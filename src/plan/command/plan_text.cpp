@@ -289,7 +289,7 @@ std::vector<std::string> plan_lines(const Planned& p) {
       "Batch    {}, {} micro-batch{} a step{}",
       p.from_data
           ? fmt::format("{} samples of up to {} tokens ({} in all: the longest in the data)",
-                        t.micro_batch_size, p.longest, with_commas(p.prediction().tokens))
+                        t.micro_batch_size, p.samples.longest(), with_commas(p.prediction().tokens))
           : fmt::format("{} x {} tokens ({}, no data read)", t.micro_batch_size, p.longest,
                         p.length_is_usual ? "a common length; set --max_seq_length N for another"
                                           : "train.max_seq_length"),

@@ -30,9 +30,9 @@ struct Planned {
   recipe::Recipe recipe;
   DeviceProfile device = {};
   models::Checkpoint checkpoint = {};
-  data::SampleStore samples = {};
+  data::SampleStore samples = {}, validation = {};
   data::Reading reading = {};
-  int64_t longest = 0;                 // tokens of the longest sample
+  int64_t longest = 0;                 // tokens of the longest sample, validation's too
   bool from_data = false;              // samples are the recipe's, not placeholders
   bool length_is_usual = false;        // placeholders have a common length
   engine::RunLength length = {};       // of data
@@ -45,7 +45,11 @@ struct Planned {
   std::optional<CountedStep> counted = {};
 
   Workload workload() const {
-    return {.samples = samples, .max_seqlen = longest, .reading = reading, .made_up = !from_data};
+    return {.samples = samples,
+            .max_seqlen = longest,
+            .reading = reading,
+            .made_up = !from_data,
+            .validation = &validation};
   }
   const Prediction& prediction() const { return wanted.prediction; }
   bool has_many_devices() const;

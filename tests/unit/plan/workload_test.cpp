@@ -72,5 +72,30 @@ TEST(Workload, MadeUpSamplesExpectMaskedPrompts) {
   EXPECT_FALSE(largest_micro_batch({.samples = samples}, recipe, 1).picks_rows);
 }
 
+// Held out are read in their order, and only those that may take more than training does.
+TEST(Workload, HasTheMicroBatchesOfAValidationThatAreLarger) {
+  const data::SampleStore samples = store_of({sample_of(0, 0, 20), sample_of(0, 0, 18)});
+  const data::SampleStore held_out =
+      store_of({sample_of(0, 0, 5), sample_of(0, 0, 5), sample_of(0, 0, 30), sample_of(0, 0, 2),
+                sample_of(0, 0, 19), sample_of(0, 0, 21), sample_of(0, 0, 90)});
+  const auto tokens = [&](const data::SampleStore* validation, int64_t most_batches) {
+    recipe::Recipe recipe;
+    recipe.train.micro_batch_size = 2;
+    recipe.eval.max_iters = most_batches;
+    const Workload work{.samples = samples, .validation = validation};
+    std::vector<size_t> found;
+    for (const data::MicroBatch& batch :
+         larger_of_validation(work, recipe, largest_micro_batch(work, recipe, 2)))
+      found.push_back(batch.input_ids.size());
+    return found;
+  };
+  using Sizes = std::vector<size_t>;
+  EXPECT_EQ(tokens(&held_out, 1), Sizes{});
+  EXPECT_EQ(tokens(&held_out, 2), Sizes{32}) << "the longest sample, of fewer tokens";
+  EXPECT_EQ(tokens(&held_out, 3), (Sizes{40, 32}));
+  EXPECT_EQ(tokens(&held_out, 0), Sizes{90});
+  EXPECT_EQ(tokens(nullptr, 0), Sizes{});
+}
+
 }  // namespace
 }  // namespace snug::plan
