@@ -109,17 +109,20 @@ std::vector<std::string> techniques_turned(const recipe::Recipe& before, recipe:
 }
 
 // Choosing an optimizer loads its defaults, so arguments that were given for the other one are
-// repeated, or set to none if the new one does not take them.
+// repeated, or set to what they would be without if the new one does not take them.
 std::string optimizer_arguments(const recipe::Recipe& before, recipe::Recipe after) {
   std::string text;
   if (after.optimizer == before.optimizer) return text;
-  const std::vector<recipe::Row> rows = recipe::recipe_rows(after);
+  recipe::Recipe plain = after;
+  plain.optimizer = recipe::optimizer_defaults(after.optimizer.name);
+  const std::vector<recipe::Row> rows = recipe::recipe_rows(after),
+                                 plain_rows = recipe::recipe_rows(plain);
   for (const std::string& key : before.given_keys) {
     static constexpr std::string_view kGroup = "optimizer.";
     if (!key.starts_with(kGroup) || key == "optimizer.class_path") continue;
     const bool taken =
         recipe::optimizer_takes(after.optimizer.name, std::string_view(key).substr(kGroup.size()));
-    std::string value = taken ? recipe::plain_text(*recipe::find_row(rows, key)) : "none";
+    std::string value = recipe::plain_text(*recipe::find_row(taken ? rows : plain_rows, key));
     std::erase(value, ' ');
     text += fmt::format(" --{} {}", key, value);
   }

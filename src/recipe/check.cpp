@@ -264,12 +264,25 @@ void check_in_backward(const Recipe& r) {
         micro_batches, r.train.global_batch_size, r.train.micro_batch_size);
 }
 
+void check_splits(const Recipe& r, Faults& faults) {
+  if (r.train.on_oom == OnOom::Split && r.train.loss_normalization == LossNormalization::Micro)
+    faults.push_back(
+        "train.on_oom = split with train.loss_normalization = micro: each part of a micro-batch "
+        "that is split would count as much as a whole one; use train.loss_normalization global, "
+        "or train.on_oom stop");
+}
+
 void check_optimizer(const Recipe& r, Faults& faults) {
   const OptimizerOptions& o = r.optimizer;
+  // Another optimizer's argument may be given if it says what it would be without.
+  Recipe given = r, plain = r;
+  plain.optimizer = optimizer_defaults(o.name);
+  const std::vector<Row> given_rows = recipe_rows(given), plain_rows = recipe_rows(plain);
   for (const std::string& key : r.given_keys) {
     static constexpr std::string_view kGroup = "optimizer.";
     if (!key.starts_with(kGroup) || key == "optimizer.class_path") continue;
-    if (!optimizer_takes(o.name, std::string_view(key).substr(kGroup.size())))
+    if (!optimizer_takes(o.name, std::string_view(key).substr(kGroup.size())) &&
+        plain_text(*find_row(given_rows, key)) != plain_text(*find_row(plain_rows, key)))
       faults.push_back(fmt::format("{}: {} has no such argument; leave it out", key, o.name));
   }
   if (o.nesterov && o.momentum == 0)
@@ -397,6 +410,7 @@ std::vector<std::string> recipe_faults(Command command, const Recipe& recipe) {
   check_batches(recipe, faults);
   check_in_backward(recipe);
   if (trains) check_length(recipe, faults);
+  check_splits(recipe, faults);
   check_optimizer(recipe, faults);
   check_rounding(recipe, faults);
   check_lora(recipe, faults);

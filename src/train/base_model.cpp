@@ -325,6 +325,15 @@ void BaseModel::write_adapter(const std::filesystem::path& folder, const engine:
 void check_same_meaning(const recipe::Recipe& recipe, const nlohmann::json& before,
                         const std::filesystem::path& checkpoint) {
   const nlohmann::json now = recipe::recipe_json(recipe);
+  // Steps and epochs are counted in these.
+  for (const char* path : {"/train/global_batch_size", "/train/limit_train_batches"}) {
+    const nlohmann::json::json_pointer key(path);
+    if (!now.contains(key) || !before.contains(key) || now[key] == before[key]) continue;
+    throw UserError(
+        "{} was written with {} = {}, and now it is {}: samples would be read twice or not at "
+        "all; resume with the value of the first run, or start over with --resume false",
+        checkpoint.string(), option_name(key), before[key].dump(), now[key].dump());
+  }
   for (const char* path : kMeaningOfTraining) {
     const nlohmann::json::json_pointer key(path);
     if (!now.contains(key) || !before.contains(key) || now[key] == before[key]) continue;

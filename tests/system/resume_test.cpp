@@ -225,6 +225,10 @@ TEST(Resume, WithAnotherMicroBatchReadsTheSamplesThatAreLeft) {
   ASSERT_GT(undisturbed.size(), 5U);
   tokens_of(folder / "out", {"--train.micro_batch_size", "1", "--train.max_steps", "1",
                              "--train.save_interval", "1"});
+  // Steps of another size would leave samples out.
+  const Words other{"--train.global_batch_size", "16", "--resume", "true"};
+  expect_part(run(finetune_words(rows, folder / "out", other)), 2,
+              "was written with train.global_batch_size = 8, and now it is 16");
   EXPECT_EQ(tokens_of(folder / "out", {"--train.micro_batch_size", "8", "--resume", "true"}),
             undisturbed);
 }

@@ -13,6 +13,8 @@
 
 #include "models/family.h"
 #include "plan/candidate.h"
+#include "plan/changes.h"
+#include "recipe/check.h"
 
 namespace snug::plan {
 namespace {
@@ -218,6 +220,26 @@ TEST_F(Suggest, CastsThatAreKeptAreGivenUp) {
     }
   EXPECT_GT(given_up, 0);
   EXPECT_GT(narrow, 0);
+}
+
+// What another optimizer does not take is set to what it is without, which a recipe may say.
+TEST_F(Suggest, ArgumentsOfTheOptimizerBeforeAreTakenBack) {
+  recipe_.optimizer.state_dtype = recipe::StateType::Float32;
+  recipe_.given_keys = {"optimizer.state_dtype"};
+  const auto change = std::ranges::find(changes(), "--optimizer adamw_8bit", &Change::options);
+  ASSERT_NE(change, changes().end());
+  const Changed to_8bit = changed(recipe_, {.changes = {&*change}, .micro_batch_size = 4});
+  EXPECT_EQ(to_8bit.options,
+            std::vector<std::string>{"--optimizer adamw_8bit --optimizer.state_dtype auto"});
+  const auto refused = [](const recipe::Recipe& r) {
+    return std::ranges::any_of(
+        recipe::recipe_faults(recipe::Command::Plan, r),
+        [](const std::string& fault) { return fault.starts_with("optimizer.state_dtype"); });
+  };
+  recipe_.optimizer.name = recipe::OptimizerName::AdamW8bit;
+  EXPECT_TRUE(refused(recipe_));
+  recipe_.optimizer.state_dtype = recipe::StateType::Auto;
+  EXPECT_FALSE(refused(recipe_));
 }
 
 }  // namespace

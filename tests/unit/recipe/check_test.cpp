@@ -29,6 +29,13 @@ TEST(Check, AGoodRecipeHasNoFault) {
       "");
 }
 
+// The parts of a micro-batch would have its weight each.
+TEST(Check, MeansOfMicroBatchesAreNotSplit) {
+  const std::string split = "--train.on_oom split --train.loss_normalization ";
+  EXPECT_CONTAINS(faults_of(split + "micro"), "use train.loss_normalization global");
+  EXPECT_EQ(faults_of(split + "global"), "");
+}
+
 TEST(Check, BatchesNameTheNearestThatWork) {
   EXPECT_CONTAINS(
       faults_of("--train.global_batch_size 64 --train.micro_batch_size 24"),
