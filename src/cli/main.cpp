@@ -246,6 +246,12 @@ int fail_internally(const std::exception& error) {
   return 1;
 }
 
+// Whoever reads a plan from a file must hear that a full disk has cut it.
+void flush_output() {
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
+    throw snug::UserError("the output could not be written: {}", std::strerror(errno));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -258,7 +264,9 @@ int main(int argc, char** argv) {
       plan.insert(plan.end(), words.begin() + 2, words.end());
       become(plan);
     }
-    return run(snug::recipe::parse_command_line(words), words);
+    const int code = run(snug::recipe::parse_command_line(words), words);
+    flush_output();
+    return code;
   } catch (const snug::InternalError& error) {
     return fail_internally(error);
   } catch (const snug::CommunicationError& error) {

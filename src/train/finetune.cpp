@@ -427,6 +427,12 @@ void Finetune::show_samples() {
                             show_answers(before, after)));
   } catch (const UserError& error) {
     warn("no sample answers: {}", error.what());  // the model itself is written already
+  } catch (const OutOfMemory& error) {
+    if (!mesh_->is_single()) throw;  // the others would wait for this process
+    warn(
+        "no sample answers, for which no plan has memory: {}; a smaller --eval.max_new_tokens "
+        "takes less, --eval.num_samples 0 leaves them out",
+        error.what());
   }
 }
 

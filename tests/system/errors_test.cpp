@@ -145,5 +145,14 @@ TEST_F(Errors, DamagedCheckpointState) {
   expect_user_error(finetune({"--resume", "auto"}), "state.json");
 }
 
+// What could not be written is not success.
+TEST_F(Errors, OutputThatIsCutIsAnError) {
+  for (const char* words : {"--help", "version"}) {
+    const Result full = run_in_shell(std::string("snug ") + words + " 2>&1 >/dev/full");
+    expect_part(full, 2, "the output could not be written: No space left on device");
+    expect_part(run_in_shell(std::string("snug ") + words + " >&-"), 2, "could not be written");
+  }
+}
+
 }  // namespace
 }  // namespace snug::tests

@@ -196,6 +196,19 @@ TEST_F(Limits, ARunKeepsToTheHostMemoryThatIsSaid) {
   EXPECT_NE(planned.output.find("of host memory"), std::string::npos) << planned.output;
 }
 
+// The model is written by then, so a run that has no memory for its sample answers has not failed.
+TEST_F(Limits, AnswersThatTakeMoreThanTrainingAreLeftOut) {
+  json config = json::parse(read_file(tiny_checkpoint() + "/config.json"));
+  config["max_position_embeddings"] = 30000;
+  write_file_atomically(folder_ / "config.json", config.dump());
+  const Result result =
+      run(words("finetune_full", {"--model.config", folder_ / "config.json", "--eval.num_samples",
+                                  "1", "--eval.max_new_tokens", "20000", "--train.max_steps", "1",
+                                  "--memory_budget", "4MiB"}));
+  expect_part(result, 0, "no sample answers, for which no plan has memory");
+  EXPECT_EQ(record()["outcome"], "ok");
+}
+
 // Twenty thousand steps of a third of a millisecond: what is written again and again, what the
 // process holds and what a resume has to read do not grow with them.
 TEST_F(Limits, LongRunsKeepTheirRecordAndTheirMemory) {
