@@ -30,7 +30,7 @@ std::vector<Message> chat_of(const Row& row, const PromptStyle& style) {
 }
 
 Segment answer_of(const Message& turn, const std::string& text) {
-  return {text, turn.learnt, !turn.learnt};
+  return {text, turn.learnt && !turn.in_prompt, !turn.learnt};
 }
 
 // Cuts a chat, as the template writes it, at the borders of the assistant's turns. Templates exist
@@ -211,8 +211,9 @@ int64_t room_for_text(const SampleOptions& options) {
 }
 
 int64_t count_left_out(const Row& row, std::span<const Segment> segments, bool last_alone) {
-  const auto answers = std::ranges::count_if(
-      row.messages, [](const Message& turn) { return turn.role == "assistant" && turn.learnt; });
+  const auto answers = std::ranges::count_if(row.messages, [](const Message& turn) {
+    return turn.role == "assistant" && turn.learnt && !turn.in_prompt;
+  });
   const auto learnt = last_alone ? 1 : std::ranges::count(segments, true, &Segment::learnt);
   return std::max<int64_t>(0, answers - learnt);
 }

@@ -175,6 +175,18 @@ TEST(Sample, ChatLeavesMarkedAnswersOut) {
   EXPECT_EQ(labels_of(sample), text_of(sample.ids).substr(0, 80) + std::string(14, '.'));
 }
 
+TEST(Sample, ChatLearnsNoAnswerOfAPromptUnlessPromptsAreLearnt) {
+  const TextEncoder encoder = chat_encoder();
+  const PromptStyle style = PromptStyle::make("chat", encoder);
+  Row row = conversation();
+  row.messages[2].in_prompt = true;
+  const Sample sample = make_sample(row, style, encoder, {.mask_prompt = true});
+  EXPECT_EQ(labels_of(sample), std::string(80, '.') + "a2/assistant>$");
+  EXPECT_EQ(sample.left_out_answers, 0);
+  const Sample whole = make_sample(row, style, encoder, {});
+  EXPECT_EQ(whole.labels, whole.ids);
+}
+
 // As sentencepiece's vocabularies do, which put a space before a text.
 TEST(Sample, ChatIsEncodedAsOneText) {
   TextEncoder encoder = chat_encoder();
