@@ -64,7 +64,7 @@ std::vector<Segment> chat_segments(std::span<const Message> turns, const PromptS
 
 std::vector<Segment> segments_of(const Row& row, std::span<const Message> chat,
                                  const PromptStyle& style, const std::string& eos) {
-  if (row.kind == RowKind::Text) return {{row.output, true}, {"", true}};
+  if (row.kind == RowKind::Text) return {{row.output, true}};
   if (!chat.empty()) return chat_segments(chat, style, row.tools, eos);
   if (row.needs_template)
     throw UserError(
@@ -191,9 +191,9 @@ std::vector<std::vector<int32_t>> encode_parts(std::span<const Segment> segments
                                                const TextEncoder& encoder) {
   std::vector<std::vector<int32_t>> ids;
   for (size_t i = 0; i < segments.size(); ++i)
-    ids.push_back(i == 0                     ? encoder.encode_prompt(segments[i].text)
-                  : i + 1 == segments.size() ? encoder.encode_response(segments[i].text)
-                                             : encoder.encode(segments[i].text));
+    ids.push_back(i == 0 ? encoder.encode_prompt(segments[i].text)
+                         : encoder.encode(segments[i].text));
+  ids.back() = encoder.with_eos(std::move(ids.back()));
   return ids;
 }
 

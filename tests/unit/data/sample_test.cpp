@@ -324,6 +324,23 @@ TEST(Sample, ATextAloneIsLearntWhole) {
   }
 }
 
+// People write the end of sequence into their texts.
+TEST(Sample, ATextThatEndsItselfHasOneEnd) {
+  TextEncoder encoder = byte_encoder(true);
+  encoder.encode = [bytes = encoder.encode](std::string_view text) {
+    std::vector<int32_t> ids = bytes(text);
+    std::ranges::replace(ids, '$' + 3, kEos);
+    return ids;
+  };
+  const PromptStyle style = PromptStyle::make("plain", encoder);
+  for (const char* text : {"abc", "abc$"}) {
+    const Row row{.output = text, .kind = RowKind::Text};
+    const Sample sample = make_sample(row, style, encoder, {});
+    EXPECT_EQ(sample.ids, (std::vector<int32_t>{kBos, 'a' + 3, 'b' + 3, 'c' + 3, kEos})) << text;
+    EXPECT_EQ(sample.labels, sample.ids);
+  }
+}
+
 constexpr Reading kEncoder = {.source = true, .decoder_start_token = 0};
 constexpr Reading kPictures = {.image_size = 8, .num_picture_tokens = 3, .picture_token = 900};
 
