@@ -118,6 +118,10 @@ void take_length(Draft& draft, std::string_view epochs) {
   if (!number) return;
   if (*number > 0 && is_whole(*number)) {
     draft.set("train.epochs", fmt::format("{:.0f}", *number), epochs);
+    if (*number > 1)
+      draft.differs(epochs,
+                    "a step may go on into the next epoch; transformers ends each epoch with a "
+                    "smaller step");
   } else if (*number > 0 && *number < 1) {
     draft.set("train.epochs", "1", epochs);
     draft.set("train.limit_train_batches", float_text(*number), epochs);
@@ -200,6 +204,9 @@ void take_optimizer(Draft& draft, std::string_view key) {
       draft.idle(theirs, fmt::format("{} has no such argument", ours));
   };
   set("weight_decay", "weight_decay");
+  if (draft.number("weight_decay") > 0 && optimizer_takes(ours, "weight_decay") &&
+      draft.trains_all_weights())
+    draft.differs("weight_decay", "norms and biases decay too; transformers leaves them out");
   set("eps", "adam_epsilon");
   if (optimizer_takes(ours, "betas") && !draft.text("adam_beta1").empty())
     draft.set("optimizer.betas",

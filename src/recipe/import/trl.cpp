@@ -174,6 +174,10 @@ void finish_transformers(Draft& draft) {
   take_training_arguments(draft);
   if (const std::string file = draft.text("train_file"); !file.empty())
     take_data(draft, file, "train_file");
+  if (draft.on("block_size"))
+    draft.differs("block_size",
+                  "each row is a sample of its own, cut there; run_clm.py joins all texts and cuts "
+                  "them into rows of block_size");
   draft.set("data.val_split_fraction", "0", "validation_split_percentage");
 }
 

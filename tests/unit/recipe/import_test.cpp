@@ -911,6 +911,43 @@ TEST(Import, ReadsLlamaFactorysListOfDataSets) {
                   "mine: the column topic as prompt");
 }
 
+std::string remarks_of(const Imported& imported) {
+  std::string all;
+  for (const ImportRemark& remark : imported.differing)
+    all += remark.where + ": " + remark.why + "\n";
+  return all;
+}
+
+// --- what transformers does otherwise ---
+
+std::string remarks_on(const std::string& recipe) {
+  return remarks_of(*import_recipe(read_yaml(recipe, "r.yaml"), "r.yaml"));
+}
+
+TEST(Import, SaysWhereTransformersTrainsOtherwise) {
+  static constexpr const char* kDecay = "weight_decay: norms and biases decay too";
+  static constexpr const char* kEpochs = "a step may go on into the next epoch";
+  for (const char* recipe :
+       {"base_model: m\nlearning_rate: 1e-4\n", "model_name_or_path: m\nfinetuning_type: full\n",
+        "model_name_or_path: m\ndataset_name: a.json\n",
+        "model_name_or_path: m\nper_device_train_batch_size: 1\n"}) {
+    const std::string text = recipe;
+    const std::string epochs = contains(text, "base_model") ? "num_epochs: " : "num_train_epochs: ";
+    EXPECT_CONTAINS(remarks_on(text + "weight_decay: 0.1\n"), kDecay);
+    EXPECT_FALSE(contains(remarks_on(text + "weight_decay: 0.0\n"), kDecay)) << text;
+    EXPECT_CONTAINS(remarks_on(text + epochs + "2\n"), kEpochs);
+    EXPECT_FALSE(contains(remarks_on(text + epochs + "1\n"), kEpochs)) << text;
+    EXPECT_FALSE(contains(remarks_on(text + "max_steps: 5\n"), kEpochs)) << text;
+  }
+  // Adapters have neither norms nor biases.
+  EXPECT_FALSE(
+      contains(remarks_on("base_model: m\nadapter: lora\nlearning_rate: 1e-4\nweight_decay: 0.1\n"),
+               kDecay));
+  const std::string script = "model_name_or_path: m\nper_device_train_batch_size: 1\n";
+  EXPECT_CONTAINS(remarks_on(script + "block_size: 64\n"), "run_clm.py joins all texts");
+  EXPECT_FALSE(contains(remarks_on(script), "run_clm.py"));
+}
+
 // --- refusals ---
 
 std::string import_fault(const std::string& recipe, const std::string& options = "") {
