@@ -89,6 +89,13 @@ void take_held_out(Draft& draft, const Found& found) {
                  "0.05, or a file with --data.val_path");
 }
 
+void take_split(Draft& draft, const Found& found) {
+  if (found.node.text == "train")
+    draft.idle(found.key, "all rows of the file");
+  else
+    draft.refuse(found.key, "data", std::string(kOneSplit));
+}
+
 void take_timeout(Draft& draft, const Found& found) {
   const double seconds = parse_float(found.node.text).value_or(0);
   draft.set("collective_timeout",
@@ -266,7 +273,7 @@ void take_targets(Draft& draft, std::string_view theirs) {
 }
 
 std::string existing_file(const Draft& draft, const std::string& path) {
-  if (is_there(path)) return path;
+  if (path.empty() || is_there(path)) return path;
   const fs::path beside = fs::path(draft.file()).parent_path() / path;
   return is_there(beside) ? beside.string() : "";
 }

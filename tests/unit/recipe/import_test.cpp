@@ -948,12 +948,53 @@ TEST(Import, SaysWhereTransformersTrainsOtherwise) {
   EXPECT_FALSE(contains(remarks_on(script), "run_clm.py"));
 }
 
-// --- refusals ---
+// --- splits ---
 
 std::string import_fault(const std::string& recipe, const std::string& options = "") {
   const TemporaryFile file(recipe);
   return error_of([&] { parse("finetune --config " + file.string() + " " + options); });
 }
+
+TEST(Import, HoldsOutWhatTorchtunesRecipesHoldOut) {
+  const test::TempFolder folder;
+  std::ofstream(folder / "held.jsonl") << "{}";
+  const std::string file = (folder / "r.yaml").string();
+  const auto write = [&](const std::string& split, const std::string& validation) {
+    std::ofstream(file) << "dataset:\n  _component_: torchtune.datasets.instruct_dataset\n"
+                           "  source: json\n  data_files: a.jsonl\n"
+                        << split << validation
+                        << "optimizer: {_component_: torch.optim.AdamW, lr: 2e-5}\n";
+  };
+  const auto fault = [&] { return error_of([&] { parse("finetune --config " + file); }); };
+  const std::string same =
+      "dataset_val:\n  _component_: torchtune.datasets.instruct_dataset\n"
+      "  source: json\n  data_files: a.jsonl\n";
+  write("  split: train[:95%]\n", same + "  split: train[95%:]\nrun_val_every_n_steps: 20\n");
+  const Recipe recipe = parse("finetune --config " + file).recipe;
+  EXPECT_EQ(recipe.data.val_split_fraction, 0.05);
+  EXPECT_EQ(recipe.data.prompt_style, "chat");
+  EXPECT_EQ(recipe.eval.interval, 20);
+  EXPECT_CONTAINS(remarks_of(import_file(file)), "the columns input and output alone");
+  write("  split: train[:95%]\n", "");
+  EXPECT_CONTAINS(fault(), ":5: dataset.split: a data file has one split");
+  write("  split: train[:95%]\n", same + "  split: train[90%:]\n");
+  EXPECT_CONTAINS(fault(), ":5: dataset.split: a data file has one split");
+  EXPECT_CONTAINS(fault(), ":6: dataset_val: give the held-out rows as a file");
+  EXPECT_NO_THROW(parse("plan --config " + file));
+  write("", "dataset_val: {_component_: torchtune.datasets.instruct_dataset, source: org/set}\n");
+  EXPECT_CONTAINS(fault(), ":5: dataset_val: give the held-out rows as a file");
+  write(
+      "  split: train\n",
+      "dataset_val: {_component_: torchtune.datasets.instruct_dataset, source: json, data_files: " +
+          (folder / "held.jsonl").string() + "}\n");
+  EXPECT_EQ(parse("finetune --config " + file).recipe.data.val_path,
+            (folder / "held.jsonl").string());
+  EXPECT_CONTAINS(import_fault("model_name_or_path: m\ndataset_name: a.json\n"
+                               "dataset_train_split: train[:90%]\n"),
+                  ":3: dataset_train_split: a data file has one split");
+}
+
+// --- refusals ---
 
 TEST(Import, RefusesWhatItCannotCarryOver) {
   const std::string axolotl = "base_model: m\nlearning_rate: 1e-4\n";
