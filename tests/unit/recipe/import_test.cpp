@@ -918,6 +918,48 @@ std::string remarks_of(const Imported& imported) {
   return all;
 }
 
+TEST(Import, ReadsWhatLlamaFactorysListSaysOfADataSet) {
+  const test::TempFolder folder;
+  fs::create_directories(folder / "data");
+  const auto write = [&](const char* name, const std::string& text) {
+    std::ofstream(folder / name) << text;
+  };
+  const auto with = [&](const std::string& more, const std::string& recipe = "") {
+    write("r.yaml", "model_name_or_path: m\ntemplate: llama3\ndataset: mine\n" + recipe);
+    write("data/dataset_info.json", R"({"mine": {"file_name": "mine.json", )" + more + "}}");
+    return import_file((folder / "r.yaml").string());
+  };
+  const auto fault = [&](const std::string& more) {
+    const Imported imported = with(more);
+    return imported.refused.size() == 1 ? imported.refused[0].text() : "";
+  };
+  write("data/mine.json", "[]");
+  EXPECT_CONTAINS(fault(R"("split": "train[:90%]")"),
+                  "mine: split is train[:90%]; a data file has");
+  EXPECT_CONTAINS(fault(R"("subset": "en")"), "mine: subset is en; ");
+  EXPECT_CONTAINS(fault(R"("ranking": true)"), "mine: ranking is true; snug trains on supervised");
+  EXPECT_CONTAINS(fault(R"("formatting": "sharegpt", "tags": {"user_tag": "asker"})"),
+                  "mine: tags.user_tag is asker; ");
+  EXPECT_CONTAINS(fault(R"("shards": 2)"), "mine: shards; snug does not read this key");
+  EXPECT_TRUE(with(R"("split": "train", "ranking": false, "subset": null, "formatting": "sharegpt",
+                      "columns": {"messages": "messages", "system": "system"},
+                      "tags": {"role_tag": "role", "content_tag": "content", "user_tag": "user"})")
+                  .refused.empty());
+  EXPECT_TRUE(with(R"("columns": {"prompt": "instruction", "query": null})").refused.empty());
+  // The smaller bound counts.
+  const std::string line = "finetune --config " + (folder / "r.yaml").string();
+  for (const auto& [recipe, rows] : std::map<std::string, int64_t>{
+           {"", 50}, {"max_samples: 200\n", 50}, {"max_samples: 20\n", 20}}) {
+    with(R"("num_samples": 50)", recipe);
+    EXPECT_EQ(parse(line).recipe.data.max_samples, rows) << recipe;
+  }
+  EXPECT_CONTAINS(remarks_of(with(R"("file_sha1": null)")), "puts a line break between");
+  EXPECT_CONTAINS(remarks_of(with(R"("columns": {"prompt": "instruction", "response": "output"})")),
+                  "snug reads the column input too");
+  const std::string chats = remarks_of(with(R"("formatting": "sharegpt")"));
+  EXPECT_EQ(chats.find("mine"), std::string::npos) << chats;
+}
+
 // --- what transformers does otherwise ---
 
 std::string remarks_on(const std::string& recipe) {
