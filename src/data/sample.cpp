@@ -30,7 +30,7 @@ std::vector<Message> chat_of(const Row& row, const PromptStyle& style) {
 }
 
 Segment answer_of(const Message& turn, const std::string& text) {
-  return {text, turn.learnt, !turn.learnt};
+  return {text, turn.learnt && !turn.in_prompt, !turn.learnt};
 }
 
 // Cuts a chat, as the template writes it, at the borders of the assistant's turns. Templates exist
@@ -64,7 +64,7 @@ std::vector<Segment> chat_segments(std::span<const Message> turns, const PromptS
 
 std::vector<Segment> segments_of(const Row& row, std::span<const Message> chat,
                                  const PromptStyle& style, const std::string& eos) {
-  if (row.kind == RowKind::Text) return {{row.output, true}, {"", true}};
+  if (row.kind == RowKind::Text) return {{row.output, true}};
   if (!chat.empty()) return chat_segments(chat, style, row.tools, eos);
   if (row.needs_template)
     throw UserError(
@@ -191,9 +191,9 @@ std::vector<std::vector<int32_t>> encode_parts(std::span<const Segment> segments
                                                const TextEncoder& encoder) {
   std::vector<std::vector<int32_t>> ids;
   for (size_t i = 0; i < segments.size(); ++i)
-    ids.push_back(i == 0                     ? encoder.encode_prompt(segments[i].text)
-                  : i + 1 == segments.size() ? encoder.encode_response(segments[i].text)
-                                             : encoder.encode(segments[i].text));
+    ids.push_back(i == 0 ? encoder.encode_prompt(segments[i].text)
+                         : encoder.encode(segments[i].text));
+  ids.back() = encoder.with_eos(std::move(ids.back()));
   return ids;
 }
 
@@ -211,8 +211,9 @@ int64_t room_for_text(const SampleOptions& options) {
 }
 
 int64_t count_left_out(const Row& row, std::span<const Segment> segments, bool last_alone) {
-  const auto answers = std::ranges::count_if(
-      row.messages, [](const Message& turn) { return turn.role == "assistant" && turn.learnt; });
+  const auto answers = std::ranges::count_if(row.messages, [](const Message& turn) {
+    return turn.role == "assistant" && turn.learnt && !turn.in_prompt;
+  });
   const auto learnt = last_alone ? 1 : std::ranges::count(segments, true, &Segment::learnt);
   return std::max<int64_t>(0, answers - learnt);
 }

@@ -222,14 +222,15 @@ void add_turn(const json& turn, size_t number, Row& row, const std::string& wher
   throw UserError("{}: a turn needs \"role\" and \"content\"; found: {}", place, columns_of(turn));
 }
 
-// The first question and its answer, for styles that know no turns; a system text goes in front.
+// The first question with an answer to learn, for styles that know no turns; a system text goes in
+// front.
 void fill_first_exchange(Row& row, const std::string& where) {
   std::string system;
   const Message* question = nullptr;
   for (const Message& turn : row.messages) {
     if (turn.role == "system") system += turn.content + "\n\n";
     if (turn.role == "user") question = &turn;
-    if (turn.role != "assistant" || !question) continue;
+    if (turn.role != "assistant" || turn.in_prompt || !question) continue;
     row.instruction = system + question->content;
     row.output = turn.content;
     return;
@@ -351,12 +352,14 @@ constexpr PairColumns kPairs[] = {
 };
 constexpr const char* kInputKeys[] = {"input", "context"};
 
-// A question and its answer, or turns that end in an answer and its turns.
+// A question and its answer, or turns that end in an answer and its turns: only those of the answer
+// are learnt.
 Row pair_row(const json& object, const PairColumns& pair, const std::string& where) {
   const json &question = *find(object, pair.question), &answer = *find(object, pair.answer);
   Row row;
   if (question.is_array() && answer.is_array()) {
     add_turns(question, pair.question, row, where);
+    for (Message& turn : row.messages) turn.in_prompt = true;
     add_turns(answer, pair.answer, row, where);
     place_pictures(object, row, where);
     fill_first_exchange(row, where);

@@ -246,7 +246,7 @@ std::vector<Row> split_conversations(const std::vector<Row>& rows) {
       const int64_t shown = row.pictures.empty() ? 0 : count_marks(turn.content);
       if (turn.role == "user") pictures.assign(picture, picture + shown);
       picture += shown;
-      if (turn.role == "assistant" && question)
+      if (turn.role == "assistant" && !turn.in_prompt && question)
         pairs.push_back({.instruction = question->content,
                          .input = "",
                          .output = turn.content,

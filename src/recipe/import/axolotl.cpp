@@ -340,7 +340,7 @@ void check_dataset(Draft& draft, const YamlNode& set) {
                "snug learns the assistant's answers, or with "
                "--data.mask_prompt false everything");
   if (const std::string split = text_in(set, "split"); !split.empty() && split != "train")
-    refuse("split", "a data file has one split; write these rows to a file");
+    refuse("split", kOneSplit);
   std::vector<std::string> idle;
   for (const auto& [key, value] : set.entries) {
     if (std::ranges::count(words_of(kIdleOfDatasets), key) > 0)

@@ -242,12 +242,15 @@ void Draft::refuse(std::string_view theirs, std::string_view ours, std::string w
   out_.refused.push_back({{where(theirs), std::move(why)}, std::string(ours)});
 }
 
-// Options of adapters stand idle in recipes that train all weights.
-void Draft::drop_adapters_of_full() {
-  const bool full = std::ranges::any_of(out_.settings, [](const Setting& setting) {
+bool Draft::trains_all_weights() const {
+  return std::ranges::any_of(out_.settings, [](const Setting& setting) {
     return setting.key == "full" && setting.value.text == "true";
   });
-  if (!full) return;
+}
+
+// Options of adapters stand idle in recipes that train all weights.
+void Draft::drop_adapters_of_full() {
+  if (!trains_all_weights()) return;
   Recipe recipe;
   const std::vector<Row> rows = recipe_rows(recipe);
   std::erase_if(out_.settings, [&](const Setting& setting) {

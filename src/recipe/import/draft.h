@@ -81,6 +81,8 @@ class Draft {
   void set(std::string_view ours, std::string_view value, std::string_view theirs);
   void differs(std::string_view theirs, std::string why);
   void idle(std::string_view theirs, std::string why);
+  // Whether `full` was set.
+  bool trains_all_weights() const;
   void note_liger() { out_.has_liger = true; }
   // Its settings, DeepSpeed's own defaults to begin with.
   DeepSpeed& deepspeed();

@@ -2,11 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "base/files.h"
 #include "recipe/import/programs.h"
 #include "recipe/import/shared.h"
+#include "recipe/numbers.h"
 
 namespace snug::recipe {
 namespace {
@@ -76,7 +78,7 @@ constexpr KeyRow kLlamaFactoryRows[] = {
     {"template", Way::Read, "data.prompt_style"},
     {"cutoff_len", Way::Same, "train.max_seq_length", {}, "2048"},
     {"train_on_prompt", Way::Words, "data.mask_prompt", "true=false false=true", "false"},
-    {"max_samples", Way::Same, "data.max_samples"},
+    {"max_samples", Way::Read, "data.max_samples"},
     {"val_size", Way::By, "data.val_split_fraction", {}, {}, take_held_out},
     {"packing neat_packing block_diag_attn", Way::Read, "data.packing"},
     {"mask_history", Way::Off, "data.include_multiturn_conversations",
@@ -180,46 +182,119 @@ constexpr KeyRow kLlamaFactoryRows[] = {
 // The usual columns, as LLaMA-Factory names them in dataset_info.json: those that snug reads.
 constexpr std::string_view kUsualColumns =
     "prompt=instruction query=input response=output messages=conversations messages=messages "
-    "prompt=prompt response=completion prompt=text";
+    "prompt=prompt response=completion prompt=text system=system history=history tools=tools "
+    "images=images";
 
-void check_columns(Draft& draft, const YamlNode& entry, const std::string& name) {
+// Keys of an entry with the words that snug takes; any other word is refused.
+struct EntryKey {
+  std::string_view key, usual, why;
+};
+constexpr EntryKey kEntryKeys[] = {
+    {"formatting", "alpaca sharegpt openai", kOtherRows},
+    {"ranking", "false", kOnlySupervised},
+    {"split", "train", kOneSplit},
+    {"subset", "", kOneSplit},
+    {"folder", "", kOneSplit},
+    {"tags.role_tag", "from role", kOtherRows},
+    {"tags.content_tag", "value content", kOtherRows},
+    {"tags.user_tag", "human user", kOtherRows},
+    {"tags.assistant_tag", "gpt assistant bot model", kOtherRows},
+    {"tags.observation_tag", "observation tool", kOtherRows},
+    {"tags.function_tag", "function_call", kOtherRows},
+    {"tags.system_tag", "system", kOtherRows},
+};
+// Keys that are read elsewhere.
+constexpr std::string_view kReadOfEntries =
+    "file_name hf_hub_url ms_hub_url om_hub_url script_url cloud_file_name columns tags "
+    "num_samples";
+
+void check_entry(Draft& draft, const YamlNode& entry, const std::string& name) {
+  const auto refuse = [&](std::string_view what, std::string_view why) {
+    draft.refuse("dataset", "data", fmt::format("{}: {}; {}", name, what, why));
+  };
+  for (const EntryKey& known : kEntryKeys) {
+    const YamlNode* value = find_at(entry, known.key);
+    if (value == nullptr || value->kind == YamlNode::Kind::Null) continue;
+    if (std::ranges::count(words_of(known.usual), value->text) == 0)
+      refuse(fmt::format("{} is {}", known.key, value->text), known.why);
+  }
+  for (const auto& [key, value] : entry.entries)
+    if (is_on(value) && std::ranges::count(words_of(kReadOfEntries), key) == 0 &&
+        std::ranges::count(kEntryKeys, key, &EntryKey::key) == 0)
+      refuse(key, "snug does not read this key of a data set; leave it out");
   const YamlNode* columns = find_in(entry, "columns");
   if (columns == nullptr) return;
-  for (const auto& [role, column] : columns->entries) {
-    bool usual = false;
-    for (const std::string_view pair : words_of(kUsualColumns))
-      usual = usual || pair == fmt::format("{}={}", role, column.text);
-    if (!usual)
-      draft.refuse("dataset", "data",
-                   fmt::format("{}: the column {} as {}; {}", name, column.text, role, kOtherRows));
+  for (const auto& [role, column] : columns->entries)
+    if (column.kind != YamlNode::Kind::Null &&
+        std::ranges::count(words_of(kUsualColumns), fmt::format("{}={}", role, column.text)) == 0)
+      refuse(fmt::format("the column {} as {}", column.text, role), kOtherRows);
+}
+
+// Rows with instruction and input. A mapping of columns replaces LLaMA-Factory's whole, so that one
+// without query reads no input.
+void note_inputs(Draft& draft, const YamlNode& entry, const std::string& name) {
+  const std::string format = text_in(entry, "formatting");
+  const YamlNode* columns = find_in(entry, "columns");
+  const bool maps_text = columns != nullptr && text_in(*columns, "prompt") == "text";
+  if ((!format.empty() && format != "alpaca") || maps_text) return;
+  draft.differs("dataset",
+                fmt::format("{}: {}", name,
+                            columns != nullptr && text_in(*columns, "query").empty()
+                                ? "snug reads the column input too where rows have it; "
+                                  "LLaMA-Factory does not, as columns has no query"
+                                : "LLaMA-Factory puts a line break between instruction and input; "
+                                  "snug an empty line, or the words of prompt style alpaca"));
+}
+
+// The data set's own bound and the recipe's for each.
+void take_max_samples(Draft& draft, const std::string& of_set) {
+  const std::string most = draft.text("max_samples");
+  if (!of_set.empty() && (most.empty() || parse_float(of_set) < parse_float(most))) {
+    draft.set("data.max_samples", of_set, "dataset");
+    draft.differs(
+        "dataset",
+        "num_samples: a file of fewer rows is taken as it is; LLaMA-Factory repeats rows");
+  } else if (!most.empty()) {
+    draft.set("data.max_samples", most, "max_samples");
   }
 }
 
-void take_named_dataset(Draft& draft, const std::string& name, std::string_view theirs) {
+// Returns its num_samples; empty: it has none.
+std::string take_named_dataset(Draft& draft, const std::string& name, std::string_view theirs) {
   const std::string folder = draft.text("dataset_dir");
   const std::string info = existing_file(draft, folder + "/dataset_info.json");
-  if (info.empty())
-    return draft.refuse(theirs, "data",
-                        fmt::format("{} is a name in {}/dataset_info.json, which is not there; "
-                                    "give the file with --data FILE",
-                                    name, folder));
+  if (info.empty()) {
+    draft.refuse(theirs, "data",
+                 fmt::format("{} is a name in {}/dataset_info.json, which is not there; "
+                             "give the file with --data FILE",
+                             name, folder));
+    return "";
+  }
   const YamlNode all = read_yaml(read_file(info, size_t{1} << 24), info);
   const YamlNode* entry = find_in(all, name);
-  if (entry == nullptr)
-    return draft.refuse(theirs, "data", fmt::format("{} has no entry {}", info, name));
+  if (entry == nullptr) {
+    draft.refuse(theirs, "data", fmt::format("{} has no entry {}", info, name));
+    return "";
+  }
+  check_entry(draft, *entry, name);
+  note_inputs(draft, *entry, name);
   const std::string file = text_in(*entry, "file_name");
-  if (file.empty()) return take_data(draft, text_in(*entry, "hf_hub_url"), theirs);
-  check_columns(draft, *entry, name);
-  take_data(draft, (std::filesystem::path(info).parent_path() / file).string(), theirs);
+  take_data(draft,
+            file.empty() ? text_in(*entry, "hf_hub_url")
+                         : (std::filesystem::path(info).parent_path() / file).string(),
+            theirs);
+  return text_in(*entry, "num_samples");
 }
 
 void take_llama_factory_data(Draft& draft) {
+  std::string num_samples;
   if (const std::string name = draft.text("dataset"); name.find(',') != std::string::npos)
     draft.refuse("dataset", "data",
                  "there are several data sets, and snug trains on one; join their rows into one "
                  "file and give it with --data FILE");
   else if (!name.empty())
-    take_named_dataset(draft, name, "dataset");
+    num_samples = take_named_dataset(draft, name, "dataset");
+  take_max_samples(draft, num_samples);
   if (draft.find("eval_dataset") != nullptr)
     draft.refuse("eval_dataset", "data.val_path", "give the file with --data.val_path");
   else if (draft.find("val_size") == nullptr)

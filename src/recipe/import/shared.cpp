@@ -89,6 +89,13 @@ void take_held_out(Draft& draft, const Found& found) {
                  "0.05, or a file with --data.val_path");
 }
 
+void take_split(Draft& draft, const Found& found) {
+  if (found.node.text == "train")
+    draft.idle(found.key, "all rows of the file");
+  else
+    draft.refuse(found.key, "data", std::string(kOneSplit));
+}
+
 void take_timeout(Draft& draft, const Found& found) {
   const double seconds = parse_float(found.node.text).value_or(0);
   draft.set("collective_timeout",
@@ -118,6 +125,10 @@ void take_length(Draft& draft, std::string_view epochs) {
   if (!number) return;
   if (*number > 0 && is_whole(*number)) {
     draft.set("train.epochs", fmt::format("{:.0f}", *number), epochs);
+    if (*number > 1)
+      draft.differs(epochs,
+                    "a step may go on into the next epoch; transformers ends each epoch with a "
+                    "smaller step");
   } else if (*number > 0 && *number < 1) {
     draft.set("train.epochs", "1", epochs);
     draft.set("train.limit_train_batches", float_text(*number), epochs);
@@ -200,6 +211,9 @@ void take_optimizer(Draft& draft, std::string_view key) {
       draft.idle(theirs, fmt::format("{} has no such argument", ours));
   };
   set("weight_decay", "weight_decay");
+  if (draft.number("weight_decay") > 0 && optimizer_takes(ours, "weight_decay") &&
+      draft.trains_all_weights())
+    draft.differs("weight_decay", "norms and biases decay too; transformers leaves them out");
   set("eps", "adam_epsilon");
   if (optimizer_takes(ours, "betas") && !draft.text("adam_beta1").empty())
     draft.set("optimizer.betas",
@@ -259,7 +273,7 @@ void take_targets(Draft& draft, std::string_view theirs) {
 }
 
 std::string existing_file(const Draft& draft, const std::string& path) {
-  if (is_there(path)) return path;
+  if (path.empty() || is_there(path)) return path;
   const fs::path beside = fs::path(draft.file()).parent_path() / path;
   return is_there(beside) ? beside.string() : "";
 }

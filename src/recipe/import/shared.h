@@ -38,6 +38,8 @@ inline constexpr std::string_view kPlainAdapters =
     "adapters here are new, of one rank, on linear layers";
 inline constexpr std::string_view kOtherRows =
     "snug reads rows by their usual columns; rename them";
+inline constexpr std::string_view kOneSplit =
+    "a data file has one split; write these rows to a file";
 
 // --- ways of single keys (KeyRow::by) ---
 
@@ -49,6 +51,8 @@ void take_save_steps(Draft& draft, const Found& found);
 void take_eval_steps(Draft& draft, const Found& found);
 // A share of the rows; a number of rows has no counterpart.
 void take_held_out(Draft& draft, const Found& found);
+// The split of the rows to train on: all of a file, "train", or refused.
+void take_split(Draft& draft, const Found& found);
 // Seconds; some recipes say "never" by a number beyond ours.
 void take_timeout(Draft& draft, const Found& found);
 // true, false, or a folder.

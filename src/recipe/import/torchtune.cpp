@@ -72,6 +72,13 @@ void take_checkpointer(Draft& draft, const Found& found) {
     draft.idle(found.key, std::string(kOwnModel));
 }
 
+void take_validation_steps(Draft& draft, const Found& found) {
+  if (draft.on("dataset_val"))
+    take_eval_steps(draft, found);
+  else
+    draft.idle(found.key, "there is no dataset_val");
+}
+
 constexpr std::string_view kLossIsCrossEntropy = "snug's loss is the cross-entropy, in chunks";
 
 void take_loss(Draft& draft, const Found& found) {
@@ -115,9 +122,11 @@ constexpr KeyRow kTorchtuneRows[] = {
     {"dataset.source dataset.data_files", Way::Read, "data.json_path"},
     {"dataset.train_on_input", Way::Words, "data.mask_prompt", "true=false false=true"},
     {"dataset.packed", Way::Read, "data.packing"},
-    {"dataset.split dataset.conversation_column dataset.conversation_style dataset.name "
-     "dataset.split_across_pack shuffle collate_fn dataset_val batch_size_val "
-     "run_val_every_n_steps",
+    {"dataset.split", Way::Read, "data.json_path"},
+    {"dataset_val", Way::Read, "data.val_path"},
+    {"run_val_every_n_steps", Way::By, "eval.interval", {}, {}, take_validation_steps},
+    {"dataset.conversation_column dataset.conversation_style dataset.name "
+     "dataset.split_across_pack shuffle collate_fn batch_size_val",
      Way::Idle,
      {},
      kOwnLoader},
@@ -229,13 +238,50 @@ void take_torchtune_adapters(Draft& draft) {
   take_torchtune_targets(draft);
 }
 
+// "train[:95%]" to train on, and "train[95%:]" of the same set to validate with: the share that is
+// held out. Empty: they say something else.
+std::string held_out_share(const Draft& draft, const YamlNode& validation) {
+  static constexpr std::string_view kStart = "train[:", kEnd = "%]";
+  const std::string split = draft.text("dataset.split");
+  if (!split.starts_with(kStart) || !split.ends_with(kEnd)) return "";
+  const std::string percent =
+      split.substr(kStart.size(), split.size() - kStart.size() - kEnd.size());
+  const std::optional<double> trained = parse_float(percent);
+  const bool same_set =
+      std::ranges::all_of(words_of("_component_ source data_files"), [&](std::string_view key) {
+        return text_in(validation, key) == draft.text(fmt::format("dataset.{}", key));
+      });
+  if (!same_set || !trained || *trained <= 0 || *trained >= 100 ||
+      text_in(validation, "split") != fmt::format("train[{}%:]", percent))
+    return "";
+  return float_text((100 - *trained) / 100);
+}
+
+void take_torchtune_splits(Draft& draft) {
+  const Found* validation = draft.find("dataset_val");
+  const std::string share =
+      validation != nullptr ? held_out_share(draft, validation->node) : std::string();
+  if (!share.empty()) {
+    draft.set("data.val_split_fraction", share, "dataset_val");
+    return draft.differs("dataset_val", "as many rows are held out, chosen at random");
+  }
+  if (const Found* split = draft.find("dataset.split")) take_split(draft, *split);
+  if (validation == nullptr) return draft.set("data.val_split_fraction", "0", "dataset_val");
+  const std::string split = text_in(validation->node, "split");
+  const std::string file = existing_file(draft, text_in(validation->node, "data_files"));
+  if (file.empty() || (!split.empty() && split != "train"))
+    draft.refuse("dataset_val", "data", "give the held-out rows as a file with --data.val_path");
+  else
+    draft.set("data.val_path", file, "dataset_val");
+}
+
 void take_torchtune_data(Draft& draft) {
   const std::string_view key = "dataset._component_";
   std::string store;
   const std::string_view set = component(draft, key, store);
   static constexpr std::string_view kStyles =
-      "instruct_dataset=alpaca chat_dataset=chat text_completion_dataset=auto";
-  draft.set("data.val_split_fraction", "0", "dataset_val");
+      "instruct_dataset=chat chat_dataset=chat text_completion_dataset=auto";
+  take_torchtune_splits(draft);
   if (draft.find("dataset.train_on_input") == nullptr)
     draft.set("data.mask_prompt", set.starts_with("alpaca_") ? "false" : "true",
               "dataset.train_on_input");
@@ -247,6 +293,10 @@ void take_torchtune_data(Draft& draft) {
     const bool has_file = draft.find("dataset.data_files") != nullptr;
     const std::string_view from = has_file ? "dataset.data_files" : "dataset.source";
     take_data(draft, draft.text(from), from);
+    if (set == "instruct_dataset")
+      draft.differs(key,
+                    "torchtune reads the columns input and output alone; snug reads instruction "
+                    "too where rows have it");
   } else if (!set.empty()) {
     draft.refuse(key, "data",
                  fmt::format("snug does not have {}; give a file with --data FILE", set));

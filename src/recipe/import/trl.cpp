@@ -48,7 +48,8 @@ constexpr KeyRow kSftRows[] = {
      "the model is built as its config.json says; types are chosen with --precision"},
     {"dataset_name", Way::Read, "data.json_path"},
     {"datasets test_split_size", Way::Off, "data", "snug trains on one file; give --data FILE"},
-    {"dataset_config config dataset_train_split dataset_test_split",
+    {"dataset_train_split", Way::By, "data", {}, {}, take_split},
+    {"dataset_config config dataset_test_split",
      Way::Idle,
      {},
      "a data file has one split; a validation file is --data.val_path"},
@@ -174,6 +175,10 @@ void finish_transformers(Draft& draft) {
   take_training_arguments(draft);
   if (const std::string file = draft.text("train_file"); !file.empty())
     take_data(draft, file, "train_file");
+  if (draft.on("block_size"))
+    draft.differs("block_size",
+                  "each row is a sample of its own, cut there; run_clm.py joins all texts and cuts "
+                  "them into rows of block_size");
   draft.set("data.val_split_fraction", "0", "validation_split_percentage");
 }
 

@@ -27,6 +27,7 @@ struct Message {
   // What else templates may read (tool_calls, reasoning_content, name, …), as a JSON object; it
   // may give "content" another value too. Empty: nothing.
   std::string more = {};
+  bool in_prompt = false;  // an answer in a training set that counts as prompt
 };
 
 // The keys tokenizer.ggml.* of a GGUF file, unchanged.

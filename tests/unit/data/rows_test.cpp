@@ -132,6 +132,23 @@ TEST(Rows, ReadsPromptsWithCompletionsAndTextsAlone) {
   EXPECT_EQ(turns.output, "a");
 }
 
+// As TRL learns them: what is answered within the prompt belongs to it.
+TEST(Rows, CountsAnswersWithinAPromptAsPrompt) {
+  const std::vector<Row> rows = rows_of("a.jsonl", R"({"prompt":[{"role":"user","content":"q"},)"
+                                                   R"({"role":"assistant","content":"a"},)"
+                                                   R"({"role":"user","content":"r"}],)"
+                                                   R"("completion":[)"
+                                                   R"({"role":"assistant","content":"b"}]})");
+  const std::vector<Message>& turns = rows.at(0).messages;
+  ASSERT_EQ(turns.size(), 4U);
+  EXPECT_TRUE(turns[1].in_prompt);
+  EXPECT_FALSE(turns[3].in_prompt);
+  EXPECT_EQ(rows[0].instruction + rows[0].output, "rb") << "for styles without turns";
+  const std::vector<Row> pairs = split_conversations(rows);
+  ASSERT_EQ(pairs.size(), 1U);
+  EXPECT_EQ(pairs[0].instruction + pairs[0].output, "rb");
+}
+
 TEST(Rows, ReadsTurnsInPairsAndTextsInParts) {
   for (const char* row :
        {R"({"conversation":[["q","a"],["r","b"]]})",

@@ -175,6 +175,18 @@ TEST(Sample, ChatLeavesMarkedAnswersOut) {
   EXPECT_EQ(labels_of(sample), text_of(sample.ids).substr(0, 80) + std::string(14, '.'));
 }
 
+TEST(Sample, ChatLearnsNoAnswerOfAPromptUnlessPromptsAreLearnt) {
+  const TextEncoder encoder = chat_encoder();
+  const PromptStyle style = PromptStyle::make("chat", encoder);
+  Row row = conversation();
+  row.messages[2].in_prompt = true;
+  const Sample sample = make_sample(row, style, encoder, {.mask_prompt = true});
+  EXPECT_EQ(labels_of(sample), std::string(80, '.') + "a2/assistant>$");
+  EXPECT_EQ(sample.left_out_answers, 0);
+  const Sample whole = make_sample(row, style, encoder, {});
+  EXPECT_EQ(whole.labels, whole.ids);
+}
+
 // As sentencepiece's vocabularies do, which put a space before a text.
 TEST(Sample, ChatIsEncodedAsOneText) {
   TextEncoder encoder = chat_encoder();
@@ -308,6 +320,23 @@ TEST(Sample, ATextAloneIsLearntWhole) {
     const Sample sample =
         make_sample(row, PromptStyle::make(style, encoder), encoder, {.mask_prompt = true});
     EXPECT_EQ(sample.ids, (std::vector<int32_t>{kBos, 'a' + 3, 'b' + 3, 'c' + 3, kEos}));
+    EXPECT_EQ(sample.labels, sample.ids);
+  }
+}
+
+// People write the end of sequence into their texts.
+TEST(Sample, ATextThatEndsItselfHasOneEnd) {
+  TextEncoder encoder = byte_encoder(true);
+  encoder.encode = [bytes = encoder.encode](std::string_view text) {
+    std::vector<int32_t> ids = bytes(text);
+    std::ranges::replace(ids, '$' + 3, kEos);
+    return ids;
+  };
+  const PromptStyle style = PromptStyle::make("plain", encoder);
+  for (const char* text : {"abc", "abc$"}) {
+    const Row row{.output = text, .kind = RowKind::Text};
+    const Sample sample = make_sample(row, style, encoder, {});
+    EXPECT_EQ(sample.ids, (std::vector<int32_t>{kBos, 'a' + 3, 'b' + 3, 'c' + 3, kEos})) << text;
     EXPECT_EQ(sample.labels, sample.ids);
   }
 }

@@ -911,12 +911,132 @@ TEST(Import, ReadsLlamaFactorysListOfDataSets) {
                   "mine: the column topic as prompt");
 }
 
-// --- refusals ---
+std::string remarks_of(const Imported& imported) {
+  std::string all;
+  for (const ImportRemark& remark : imported.differing)
+    all += remark.where + ": " + remark.why + "\n";
+  return all;
+}
+
+TEST(Import, ReadsWhatLlamaFactorysListSaysOfADataSet) {
+  const test::TempFolder folder;
+  fs::create_directories(folder / "data");
+  const auto write = [&](const char* name, const std::string& text) {
+    std::ofstream(folder / name) << text;
+  };
+  const auto with = [&](const std::string& more, const std::string& recipe = "") {
+    write("r.yaml", "model_name_or_path: m\ntemplate: llama3\ndataset: mine\n" + recipe);
+    write("data/dataset_info.json", R"({"mine": {"file_name": "mine.json", )" + more + "}}");
+    return import_file((folder / "r.yaml").string());
+  };
+  const auto fault = [&](const std::string& more) {
+    const Imported imported = with(more);
+    return imported.refused.size() == 1 ? imported.refused[0].text() : "";
+  };
+  write("data/mine.json", "[]");
+  EXPECT_CONTAINS(fault(R"("split": "train[:90%]")"),
+                  "mine: split is train[:90%]; a data file has");
+  EXPECT_CONTAINS(fault(R"("subset": "en")"), "mine: subset is en; ");
+  EXPECT_CONTAINS(fault(R"("ranking": true)"), "mine: ranking is true; snug trains on supervised");
+  EXPECT_CONTAINS(fault(R"("formatting": "sharegpt", "tags": {"user_tag": "asker"})"),
+                  "mine: tags.user_tag is asker; ");
+  EXPECT_CONTAINS(fault(R"("shards": 2)"), "mine: shards; snug does not read this key");
+  EXPECT_TRUE(with(R"("split": "train", "ranking": false, "subset": null, "formatting": "sharegpt",
+                      "columns": {"messages": "messages", "system": "system"},
+                      "tags": {"role_tag": "role", "content_tag": "content", "user_tag": "user"})")
+                  .refused.empty());
+  EXPECT_TRUE(with(R"("columns": {"prompt": "instruction", "query": null})").refused.empty());
+  // The smaller bound counts.
+  const std::string line = "finetune --config " + (folder / "r.yaml").string();
+  for (const auto& [recipe, rows] : std::map<std::string, int64_t>{
+           {"", 50}, {"max_samples: 200\n", 50}, {"max_samples: 20\n", 20}}) {
+    with(R"("num_samples": 50)", recipe);
+    EXPECT_EQ(parse(line).recipe.data.max_samples, rows) << recipe;
+  }
+  EXPECT_CONTAINS(remarks_of(with(R"("file_sha1": null)")), "puts a line break between");
+  EXPECT_CONTAINS(remarks_of(with(R"("columns": {"prompt": "instruction", "response": "output"})")),
+                  "snug reads the column input too");
+  const std::string chats = remarks_of(with(R"("formatting": "sharegpt")"));
+  EXPECT_EQ(chats.find("mine"), std::string::npos) << chats;
+}
+
+// --- what transformers does otherwise ---
+
+std::string remarks_on(const std::string& recipe) {
+  return remarks_of(*import_recipe(read_yaml(recipe, "r.yaml"), "r.yaml"));
+}
+
+TEST(Import, SaysWhereTransformersTrainsOtherwise) {
+  static constexpr const char* kDecay = "weight_decay: norms and biases decay too";
+  static constexpr const char* kEpochs = "a step may go on into the next epoch";
+  for (const char* recipe :
+       {"base_model: m\nlearning_rate: 1e-4\n", "model_name_or_path: m\nfinetuning_type: full\n",
+        "model_name_or_path: m\ndataset_name: a.json\n",
+        "model_name_or_path: m\nper_device_train_batch_size: 1\n"}) {
+    const std::string text = recipe;
+    const std::string epochs = contains(text, "base_model") ? "num_epochs: " : "num_train_epochs: ";
+    EXPECT_CONTAINS(remarks_on(text + "weight_decay: 0.1\n"), kDecay);
+    EXPECT_FALSE(contains(remarks_on(text + "weight_decay: 0.0\n"), kDecay)) << text;
+    EXPECT_CONTAINS(remarks_on(text + epochs + "2\n"), kEpochs);
+    EXPECT_FALSE(contains(remarks_on(text + epochs + "1\n"), kEpochs)) << text;
+    EXPECT_FALSE(contains(remarks_on(text + "max_steps: 5\n"), kEpochs)) << text;
+  }
+  // Adapters have neither norms nor biases.
+  EXPECT_FALSE(
+      contains(remarks_on("base_model: m\nadapter: lora\nlearning_rate: 1e-4\nweight_decay: 0.1\n"),
+               kDecay));
+  const std::string script = "model_name_or_path: m\nper_device_train_batch_size: 1\n";
+  EXPECT_CONTAINS(remarks_on(script + "block_size: 64\n"), "run_clm.py joins all texts");
+  EXPECT_FALSE(contains(remarks_on(script), "run_clm.py"));
+}
+
+// --- splits ---
 
 std::string import_fault(const std::string& recipe, const std::string& options = "") {
   const TemporaryFile file(recipe);
   return error_of([&] { parse("finetune --config " + file.string() + " " + options); });
 }
+
+TEST(Import, HoldsOutWhatTorchtunesRecipesHoldOut) {
+  const test::TempFolder folder;
+  std::ofstream(folder / "held.jsonl") << "{}";
+  const std::string file = (folder / "r.yaml").string();
+  const auto write = [&](const std::string& split, const std::string& validation) {
+    std::ofstream(file) << "dataset:\n  _component_: torchtune.datasets.instruct_dataset\n"
+                           "  source: json\n  data_files: a.jsonl\n"
+                        << split << validation
+                        << "optimizer: {_component_: torch.optim.AdamW, lr: 2e-5}\n";
+  };
+  const auto fault = [&] { return error_of([&] { parse("finetune --config " + file); }); };
+  const std::string same =
+      "dataset_val:\n  _component_: torchtune.datasets.instruct_dataset\n"
+      "  source: json\n  data_files: a.jsonl\n";
+  write("  split: train[:95%]\n", same + "  split: train[95%:]\nrun_val_every_n_steps: 20\n");
+  const Recipe recipe = parse("finetune --config " + file).recipe;
+  EXPECT_EQ(recipe.data.val_split_fraction, 0.05);
+  EXPECT_EQ(recipe.data.prompt_style, "chat");
+  EXPECT_EQ(recipe.eval.interval, 20);
+  EXPECT_CONTAINS(remarks_of(import_file(file)), "the columns input and output alone");
+  write("  split: train[:95%]\n", "");
+  EXPECT_CONTAINS(fault(), ":5: dataset.split: a data file has one split");
+  write("  split: train[:95%]\n", same + "  split: train[90%:]\n");
+  EXPECT_CONTAINS(fault(), ":5: dataset.split: a data file has one split");
+  EXPECT_CONTAINS(fault(), ":6: dataset_val: give the held-out rows as a file");
+  EXPECT_NO_THROW(parse("plan --config " + file));
+  write("", "dataset_val: {_component_: torchtune.datasets.instruct_dataset, source: org/set}\n");
+  EXPECT_CONTAINS(fault(), ":5: dataset_val: give the held-out rows as a file");
+  write(
+      "  split: train\n",
+      "dataset_val: {_component_: torchtune.datasets.instruct_dataset, source: json, data_files: " +
+          (folder / "held.jsonl").string() + "}\n");
+  EXPECT_EQ(parse("finetune --config " + file).recipe.data.val_path,
+            (folder / "held.jsonl").string());
+  EXPECT_CONTAINS(import_fault("model_name_or_path: m\ndataset_name: a.json\n"
+                               "dataset_train_split: train[:90%]\n"),
+                  ":3: dataset_train_split: a data file has one split");
+}
+
+// --- refusals ---
 
 TEST(Import, RefusesWhatItCannotCarryOver) {
   const std::string axolotl = "base_model: m\nlearning_rate: 1e-4\n";
