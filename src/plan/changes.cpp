@@ -165,8 +165,14 @@ Changed changed(const recipe::Recipe& recipe, const Choice& choice) {
     std::ranges::copy(options_of(*change, r, after), std::back_inserter(result.options));
     r = std::move(after);
   }
-  if (is_smaller)
+  if (is_smaller) {
     result.options.push_back(fmt::format("--train.micro_batch_size {}", choice.micro_batch_size));
+    if (r.train.accumulate_grad_batches) {  // the global batch stays
+      r.train.accumulate_grad_batches = recipe::micro_batches_of_step(r);
+      result.options.push_back(
+          fmt::format("--train.accumulate_grad_batches {}", *r.train.accumulate_grad_batches));
+    }
+  }
   if (choice.max_seq_length > 0) {
     r.train.max_seq_length = choice.max_seq_length;
     result.options.push_back(fmt::format("--train.max_seq_length {}", choice.max_seq_length));

@@ -11,6 +11,7 @@
 #include "engine/exec/pipeline_schedule.h"
 #include "engine/strategy.h"
 #include "plan/search_space.h"
+#include "recipe/batches.h"
 #include "recipe/selection.h"
 
 namespace snug::plan {
@@ -331,6 +332,11 @@ class FitSearch {
         fmt::format("--pipeline_interleave {}", r.pipeline_interleave));
     add(r.train.micro_batch_size != recipe_.train.micro_batch_size,
         fmt::format("--train.micro_batch_size {}", r.train.micro_batch_size));
+    // The global batch stays.
+    if (const auto accumulated = recipe_.train.accumulate_grad_batches) {
+      const int64_t now = recipe::micro_batches_of_step(r);
+      add(now != *accumulated, fmt::format("--train.accumulate_grad_batches {}", now));
+    }
     const std::string techniques = technique_options(recipe_, r);
     add(!techniques.empty(), techniques);
     return text;

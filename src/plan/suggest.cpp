@@ -71,7 +71,7 @@ class SuggestionSearch {
   bool consider_smaller_micro_batches(Choice choice) {
     const int64_t samples =
         recipe_.train.global_batch_size / engine::named_strategy(recipe_).mesh.num_data_ranks();
-    for (int64_t size = recipe_.train.micro_batch_size / 2; size >= 1; size /= 2) {
+    for (int64_t size = recipe_.train.micro_batch_size - 1; size >= 1; --size) {
       choice.micro_batch_size = size;
       if (samples % size == 0 && consider(choice)) return true;
     }

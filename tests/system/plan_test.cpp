@@ -431,6 +431,34 @@ TEST(PlanCommand, FitsSevenBillionOnOneCard) {
   EXPECT_NE(result.output.find("weight_streaming: true"), std::string::npos) << result.output;
 }
 
+// A micro-batch of another size takes other steps to the same global batch, which must be said.
+TEST(PlanCommand, FitKeepsTheGlobalBatchOfAccumulatedMicroBatches) {
+  const auto plan = [](const std::vector<std::string>& more) {
+    std::vector<std::string> words{
+        "plan",
+        "--model.config",
+        std::string(SNUG_SOURCE_DIR) + "/recipes/models/smollm2-135m.json",
+        "--device",
+        "rtx-4090",
+        "--train.max_seq_length",
+        "512",
+        "--json"};
+    words.insert(words.end(), more.begin(), more.end());
+    const std::string output = run(words).output;
+    return nlohmann::json::parse(output.substr(output.find('{')));
+  };
+  const auto chosen =
+      plan({"--fit", "--train.micro_batch_size", "4", "--train.accumulate_grad_batches", "4"});
+  const std::string given = chosen["fit"]["best"]["options"];
+  EXPECT_EQ(given.find("--train."), std::string::npos) << given;
+  const auto free = plan({"--fit", "--train.accumulate_grad_batches", "8"})["fit"]["best"];
+  std::istringstream options(free["options"].get<std::string>());
+  std::vector<std::string> words;
+  for (std::string word; options >> word;) words.push_back(word);
+  ASSERT_NE(std::ranges::find(words, "--train.accumulate_grad_batches"), words.end()) << free;
+  EXPECT_EQ(plan(words)["memory"]["peak_reserved"], free["peak_reserved"]);
+}
+
 TEST(PlanCommand, WhatCannotFitSaysWhatTheLeastIs) {
   const Result result =
       run(plan_words({"--device", "rtx-4090", "--memory_budget", "1GiB", "--fit"}));

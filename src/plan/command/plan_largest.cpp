@@ -85,7 +85,10 @@ class Search {
       return fits({.heads = n * heads_step_, .layers = proportion(n * heads_step_)});
     });
     std::vector<Sized> found;
-    for (int64_t n = std::max<int64_t>(1, steps - 2); n <= steps + 2; ++n) {
+    // Wider ones with fewer layers may have more parameters: until two in a row have not.
+    int64_t most_parameters = 0, widest = steps + 2;
+    for (int64_t n = std::max<int64_t>(1, steps - 2);
+         n <= std::min(widest, kMostHeads / heads_step_); ++n) {
       const int64_t heads = n * heads_step_;
       const auto limit = [&](double part) {
         return std::clamp<int64_t>(std::llround(part * static_cast<double>(proportion(heads))), 1,
@@ -94,7 +97,10 @@ class Search {
       const int64_t layers = most(limit(kMostOfProportion), [&](int64_t l) {
         return fits({heads, l});
       });
-      if (layers > 0 && layers >= limit(kFewestLayers)) found.push_back(*plan({heads, layers}));
+      if (layers == 0 || layers < limit(kFewestLayers)) continue;
+      found.push_back(*plan({heads, layers}));
+      if (found.back().parameters > most_parameters) widest = std::max(widest, n + 2);
+      most_parameters = std::max(most_parameters, found.back().parameters);
     }
     return found;
   }
@@ -122,7 +128,8 @@ class Search {
 
   bool fits(const ModelShape& shape) {
     const std::optional<Sized>& sized = plan(shape);
-    return sized && plan::fits(sized->candidate, p_.device);
+    return sized && plan::fits(sized->candidate, p_.device) &&
+           beyond_assumed_host(sized->candidate, p_.device) == 0;
   }
 
   // Nothing where such a model cannot be made, or the recipe not be applied to it.
@@ -206,14 +213,18 @@ std::string largest_text(const Planned& p, const std::vector<Sized>& found,
   }
   const Sized& largest = *largest_of(found);
   return fmt::format(
-      "Largest  model like this one on {}, of which a run can use {}\n"
+      "Largest  model like this one on {}, of which a run can use {}{}\n"
       "         {} layers of {} heads, width {}: {} parameters\n\n"
       "The most layers for each width\n\n{}\n"
       "On more devices, with as many samples for each; memory is each device's\n\n{}\n"
       "Tokens a second are an estimate. --json prints the configs.\n",
-      p.device.name, format_bytes(p.device.usable_bytes()), largest.shape.layers,
-      largest.shape.heads, largest.width, with_commas(largest.parameters), shapes.render(),
-      more.render());
+      p.device.name, format_bytes(p.device.usable_bytes()),
+      p.device.assumed_host_bytes > 0 && largest.candidate.prediction.peak_host > 0
+          ? fmt::format("; {} of host memory assumed, see --host_memory",
+                        format_bytes(p.device.assumed_host_bytes))
+          : "",
+      largest.shape.layers, largest.shape.heads, largest.width, with_commas(largest.parameters),
+      shapes.render(), more.render());
 }
 
 json json_of(const Sized& s, const DeviceProfile& device) {

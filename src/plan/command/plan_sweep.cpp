@@ -125,8 +125,11 @@ std::vector<SweepAxis> read_sweep(const std::string& text) {
           "--sweep {}: {} is no KEY=VALUE,VALUE,…; as in --sweep \"train.micro_batch_size=1,2,4 "
           "train.max_seq_length=512:4096\"",
           text, word);
+    // Plans of one recipe, and what is shown of them.
+    static constexpr std::string_view kOnes[] = {"sweep", "config",  "html",    "json",      "fit",
+                                                 "like",  "largest", "scaling", "operations"};
     for (const std::string& key : axis.keys)
-      if (key == "sweep" || key == "config" || key == "html" || key == "json")
+      if (std::ranges::find(kOnes, key) != std::end(kOnes))
         throw UserError("--sweep {}: {} is not an option that can run through values", text, key);
     axes.push_back(std::move(axis));
   }

@@ -231,6 +231,9 @@ std::string yaml(const Planned& p) {
     layout += fmt::format("pipeline_interleave: {}\n", r.pipeline_interleave);
   std::string text =
       layout + fmt::format("train:\n  micro_batch_size: {}\n", r.train.micro_batch_size);
+  if (p.recipe.train.accumulate_grad_batches)
+    text += fmt::format("  accumulate_grad_batches: {}\n",
+                        engine::micro_batches_of_step(r, engine::named_strategy(r).mesh));
   // Techniques that a fit needs permission for, or few models have a use for, are listed only if
   // they are on.
   for (const recipe::TechniqueTraits& traits : recipe::techniques())

@@ -88,10 +88,12 @@ std::string store_word(const Row& row, std::string_view text, std::string& out) 
   if (row.kind == TextKind::Bytes) {
     try {
       const int64_t bytes = parse_bytes(word, row.key);
-      if (has_min(row) && static_cast<double>(bytes) < row.min)
+      const bool is_number = word.find_first_not_of("0123456789. ") == std::string::npos;
+      if (has_min(row) && static_cast<double>(bytes) < row.min && is_number)
         return fmt::format("{} is {} byte{}; write the unit too, such as {}GiB", quoted(text),
                            bytes, bytes == 1 ? "" : "s", bytes);
-      if (has_max(row) && static_cast<double>(bytes) > row.max)
+      if ((has_min(row) && static_cast<double>(bytes) < row.min) ||
+          (has_max(row) && static_cast<double>(bytes) > row.max))
         return fmt::format("{} is out of range; give a size{}", quoted(text), range_words(row));
     } catch (const UserError&) {
       return fmt::format("{} is not a size; write it as 2GiB, 512MiB or a number of bytes",
