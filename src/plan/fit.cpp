@@ -223,18 +223,20 @@ class FitSearch {
 
   // --- one combination ---
 
-  // The largest micro-batch that fits, and of a single layout the smaller ones too: they take less
-  // memory, perhaps at less time than other techniques would. In a pipeline smaller ones wait less:
-  // each is tried, from the smallest, until it takes longer again.
+  // The largest micro-batch that fits, and of a single layout the smaller ones too, if they are
+  // few: they take less memory, perhaps at less time than other techniques would. In a pipeline
+  // smaller ones wait less: each is tried, from the smallest, until it takes longer again.
   void try_setting(const Layout& layout, const Setting& setting) {
     std::vector<int64_t> sizes = micro_batches(layout);
+    constexpr size_t kFew = 6;  // a global batch of 32
+    const bool tries_all = !has_layouts_ && sizes.size() <= kFew;
     const bool is_pipeline = stages_of(layout) > 1;
     if (is_pipeline) std::reverse(sizes.begin(), sizes.end());
     double before = kNever;
     for (const int64_t size : sizes) {
       const Outcome outcome = try_one(layout, setting, size);
       if (outcome == Outcome::Refused) return;
-      if (outcome == Outcome::Fits && !is_pipeline && has_layouts_) return;
+      if (outcome == Outcome::Fits && !is_pipeline && !tries_all) return;
       if (!is_pipeline) continue;
       if (outcome != Outcome::Fits || found_.back().cost.seconds() > before) return;
       before = found_.back().cost.seconds();

@@ -74,10 +74,14 @@ std::string cards(const RunRecord& record) {
     const StepRecord& last = record.steps.back();
     out += card(fmt::format("{:.3f}", last.loss), fmt::format("training loss, step {}", last.step));
   }
-  if (!record.validation.empty())
-    out += card(fmt::format("{:.2f} → {:.2f}", record.validation.front().loss,
-                            record.validation.back().loss),
-                "validation loss");
+  if (!record.validation.empty()) {
+    const ValidationRecord &first = record.validation.front(), &last = record.validation.back();
+    out += first.step == last.step
+               ? card(fmt::format("{:.2f}", last.loss),
+                      fmt::format("validation loss, step {}", last.step))
+               : card(fmt::format("{:.2f} → {:.2f}", first.loss, last.loss),
+                      fmt::format("validation loss, steps {} and {}", first.step, last.step));
+  }
   const SpeedRecord& speed = record.speed;
   out += card(with_commas(std::llround(std::min(speed.tokens_per_second, 1e15))),
               speed.share_of_peak > 0

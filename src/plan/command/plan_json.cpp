@@ -80,10 +80,9 @@ json timeline_json(const std::vector<Moment>& timeline) {
 }
 
 json plan_json(const Planned& p) {
+  const engine::ParameterCount count = p.count_parameters();
   json out{{"schema", 1},
-           {"model",
-            {{"parameters", p.checkpoint.model->num_parameters()},
-             {"trained", p.count_parameters().trained}}},
+           {"model", {{"parameters", count.total}, {"trained", count.trained}}},
            {"device",
             {{"name", p.device.name},
              {"kind", p.device.kind == at::kCUDA ? "cuda" : "cpu"},

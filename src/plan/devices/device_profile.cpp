@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <filesystem>
 #include <optional>
 #include <span>
@@ -91,11 +92,13 @@ void read_texts(const YAML::Node& file, const std::string& path, DeviceProfile& 
 void read_number(const YAML::Node& file, const std::string& path, const Number& number,
                  DeviceProfile& profile) {
   if (!file[number.key]) return;
-  const auto value = file[number.key].as<double>();
+  const double value = file[number.key].as<double>(NAN);
   const bool may_be_zero = number.range == Number::Range::ZeroOrMore;
-  if (!(may_be_zero ? value >= 0 : value > 0))
-    throw UserError("{}: {} = {}: must be {}", path, number.key, value,
-                    may_be_zero ? "0 or more" : "above 0");
+  // No machine has rates beyond these, with which times would be no numbers.
+  constexpr double kLeast = 1e-6, kMost = 1e9;
+  if (!((may_be_zero && value == 0) || (value >= kLeast && value <= kMost)))
+    throw UserError("{}: {} = {}: must be a number from {:g} to {:g}{}", path, number.key,
+                    YAML::Dump(file[number.key]), kLeast, kMost, may_be_zero ? ", or 0" : "");
   if (number.range == Number::Range::Share && value > 1)
     throw UserError("{}: {} = {}: must be a share, at most 1", path, number.key, value);
   profile.*number.member = value * number.unit;

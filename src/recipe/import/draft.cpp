@@ -203,6 +203,10 @@ const Found* Draft::find(std::string_view key) const {
   return has_value ? &*found : nullptr;
 }
 
+bool Draft::is_null(std::string_view key) const {
+  return std::ranges::find(found_, key, &Found::key) != found_.end() && find(key) == nullptr;
+}
+
 std::string Draft::text(std::string_view key) const {
   if (const Found* found = find(key)) return found->node.text;
   const KeyRow* row = program_.row_of(key);

@@ -70,6 +70,7 @@ class Draft {
   const std::string& file() const { return file_; }
   // The key with a value; nullptr if it is missing or null.
   const Found* find(std::string_view key) const;
+  bool is_null(std::string_view key) const;  // there, with no value
   // The text of a scalar, else what the program takes without the key; empty: neither.
   std::string text(std::string_view key) const;
   std::optional<double> number(std::string_view key) const;

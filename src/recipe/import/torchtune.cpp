@@ -219,7 +219,7 @@ void take_torchtune_targets(Draft& draft) {
       fused.emplace_back(ours.empty() ? name : ours);
     }
     // Neighbours become the same name.
-    fused.erase(std::ranges::unique(fused).begin(), fused.end());
+    fused.erase(std::unique(fused.begin(), fused.end()), fused.end());
     if (fused != names)
       draft.differs(key, "q, k and v share an adapter, as gate and up do: Phi's files fuse them");
     names = std::move(fused);

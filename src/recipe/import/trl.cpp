@@ -163,7 +163,8 @@ void finish_trl(Draft& draft) {
   take_training_arguments(draft);
   const std::string_view length = draft.find("max_seq_length") ? "max_seq_length" : "max_length";
   const bool has_length = draft.find(length) != nullptr;
-  draft.set("train.max_seq_length", has_length ? draft.text(length) : "1024", length);
+  const std::string usual = draft.is_null(length) ? "null" : "1024";  // null: nothing is cut
+  draft.set("train.max_seq_length", has_length ? draft.text(length) : usual, length);
   take_sft_arguments(draft);
 }
 

@@ -220,14 +220,19 @@ TEST(DeviceProfile, FaultsSayWhatAndWhere) {
   EXPECT_NE(fault("memory: 24GiB\nflops: 3\n").find("flops is not a key"), std::string::npos);
   EXPECT_NE(fault("memory: [1\n").find("bad.yaml"), std::string::npos);
   EXPECT_NE(fault("memory: much\n").find("memory"), std::string::npos);
-  EXPECT_NE(fault("memory: 24GiB\ngb_per_second: 0\n").find("above 0"), std::string::npos);
-  EXPECT_NE(fault("memory: 24GiB\ndisk_write_gb_per_second: 0\n").find("above 0"),
+  EXPECT_NE(fault("memory: 24GiB\ngb_per_second: 0\n").find("from 1e-06 to 1e+09"),
+            std::string::npos);
+  for (const char* value : {"1e-320", ".inf", "abc"})
+    EXPECT_NE(fault(std::string("memory: 24GiB\ntflops_16bit: ") + value + "\n")
+                  .find(std::string("tflops_16bit = ") + value),
+              std::string::npos)
+        << value;
+  EXPECT_NE(fault("memory: 24GiB\ndisk_write_gb_per_second: 0\n").find("from 1e-06 to 1e+09"),
             std::string::npos);
   EXPECT_NE(fault("memory: 100MiB\n").find("context"), std::string::npos);
   EXPECT_NE(fault("memory: 24GiB\ncollective_efficiency: 2\n").find("at most 1"),
             std::string::npos);
-  EXPECT_NE(fault("memory: 24GiB\ninter_node_microseconds: -1\n").find("0 or more"),
-            std::string::npos);
+  EXPECT_NE(fault("memory: 24GiB\ninter_node_microseconds: -1\n").find("or 0"), std::string::npos);
 }
 
 }  // namespace

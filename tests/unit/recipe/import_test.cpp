@@ -505,6 +505,16 @@ optim: adafactor
      {"strategy: fsdp", "optimizer_offload: cpu", "weight_streaming: true", "full: true",
       "precision: bf16-mixed", "mask_prompt: true", "class_path: adafactor", "max_seq_length: 2048",
       "global_batch_size: 8", "lr: 2.0e-05", "epochs: 3"}},
+    {"TrlWithoutALength",
+     "TRL",
+     R"(
+model_name_or_path: ./model
+dataset_name: rows.jsonl
+max_length: null
+use_peft: false
+)",
+     "",
+     {"max_seq_length: null", "full: true"}},
     {"TransformersAlone",
      "transformers",
      R"({
