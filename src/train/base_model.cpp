@@ -2,9 +2,11 @@
 #include "train/base_model.h"
 
 #include <ATen/ops/empty.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -325,24 +327,23 @@ void BaseModel::write_adapter(const std::filesystem::path& folder, const engine:
 void check_same_meaning(const recipe::Recipe& recipe, const nlohmann::json& before,
                         const std::filesystem::path& checkpoint) {
   const nlohmann::json now = recipe::recipe_json(recipe);
+  const auto require_same = [&](const char* path, std::string_view otherwise) {
+    const nlohmann::json::json_pointer key(path);
+    if (!now.contains(key) || !before.contains(key) || now[key] == before[key]) return;
+    throw UserError(
+        "{} was written with {} = {}, and now it is {}: {}, or start over with "
+        "--resume false",
+        checkpoint.string(), option_name(key), before[key].dump(), now[key].dump(), otherwise);
+  };
   // Steps and epochs are counted in these.
-  for (const char* path : {"/train/global_batch_size", "/train/limit_train_batches"}) {
-    const nlohmann::json::json_pointer key(path);
-    if (!now.contains(key) || !before.contains(key) || now[key] == before[key]) continue;
-    throw UserError(
-        "{} was written with {} = {}, and now it is {}: samples would be read twice or not at "
-        "all; resume with the value of the first run, or start over with --resume false",
-        checkpoint.string(), option_name(key), before[key].dump(), now[key].dump());
-  }
-  for (const char* path : kMeaningOfTraining) {
-    const nlohmann::json::json_pointer key(path);
-    if (!now.contains(key) || !before.contains(key) || now[key] == before[key]) continue;
-    throw UserError(
-        "{} was written with {} = {}, and now it is {}: {} would differ from what was trained; "
-        "resume with the options of the first run, or start over with --resume false",
-        checkpoint.string(), option_name(key), before[key].dump(), now[key].dump(),
-        recipe.lora.enabled ? "its adapters" : "the model");
-  }
+  for (const char* path : {"/train/global_batch_size", "/train/limit_train_batches"})
+    require_same(path,
+                 "samples would be read twice or not at all; resume with the value of the first "
+                 "run");
+  for (const char* path : kMeaningOfTraining)
+    require_same(path, fmt::format("{} would differ from what was trained; resume with the options "
+                                   "of the first run",
+                                   recipe.lora.enabled ? "its adapters" : "the model"));
 }
 
 }  // namespace snug::train
