@@ -122,11 +122,16 @@ const Work& work_of(uint32_t interval) {
 
 // Whether that interval, of an earlier launch, came before the work that runs whatever streams do.
 bool is_known(uint32_t interval) {
+  static std::pair<uint32_t, uint32_t> last;  // known to which work
   if (known_epochs == nullptr || interval == 0) return true;
+  const Work& running = works.back();
+  if (last == std::pair(interval, running.first_interval)) return true;
   const Work& earlier = work_of(interval);
-  return earlier.stream == works.back().stream ||
-         (earlier.stream < known_epochs->size() &&
-          earlier.epoch <= (*known_epochs)[earlier.stream]);
+  const bool known =
+      earlier.stream == running.stream ||
+      (earlier.stream < known_epochs->size() && earlier.epoch <= (*known_epochs)[earlier.stream]);
+  if (known) last = {interval, running.first_interval};
+  return known;
 }
 
 bool is_of_this_warp(const Access& access) { return access.thread / 32 == machine.thread / 32; }
@@ -296,11 +301,20 @@ void count(const Touch& touch) {
   }
 }
 
+Area* last_found = nullptr;  // while it is there
+
 Area* buffer_at(const Touch& touch) {
+  if (last_found != nullptr && is_inside(*last_found, touch.address, touch.size)) return last_found;
   auto next = areas().upper_bound(touch.address);
   if (next == areas().begin()) return nullptr;
   Area& area = std::prev(next)->second;
-  return is_inside(area, touch.address, touch.size) ? &area : nullptr;
+  if (!is_inside(area, touch.address, touch.size)) return nullptr;
+  return last_found = &area;
+}
+
+void remove_area(const void* start) {
+  last_found = nullptr;
+  areas().erase(static_cast<const char*>(start));
 }
 
 void check(const void* address, int64_t size, bool writes, bool whole) {
@@ -333,7 +347,7 @@ Buffer::Buffer(const void* start, int64_t bytes, bool defined)
   areas()[start_] = std::move(area);
 }
 
-Buffer::~Buffer() { areas().erase(start_); }
+Buffer::~Buffer() { remove_area(start_); }
 
 HugeBuffer::HugeBuffer(int64_t bytes)
     : start_(mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
@@ -345,7 +359,7 @@ HugeBuffer::HugeBuffer(int64_t bytes)
 }
 
 HugeBuffer::~HugeBuffer() {
-  areas().erase(static_cast<const char*>(start_));
+  remove_area(start_);
   munmap(start_, static_cast<size_t>(bytes_));
 }
 
@@ -411,7 +425,7 @@ void remove_block(const void* start) {
   const auto found = areas().find(static_cast<const char*>(start));
   if (found == areas().end()) return;
   touch(start, found->second.bytes, Use::Spoils);
-  areas().erase(found);
+  remove_area(start);
 }
 
 }  // namespace snug::kernels::simulated
