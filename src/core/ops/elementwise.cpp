@@ -195,7 +195,7 @@ void SumOfSquares::add(const std::vector<at::Tensor>& tensors) {
     views.push_back({t.numel(), read_pointer(t), to_scalar(t.scalar_type())});
   const at::Tensor& like = tensors.front();
   // Sums of tensors that are updated on the host are computed there.
-  if (kernel_device(like) != at::kCUDA || memory::is_on_host(like)) {
+  if (kernel_device(like) != at::kCUDA) {
     on_host_ += like.is_meta() ? 1.0 : kernels::cpu::sum_of_squares(views).value;
     return;
   }

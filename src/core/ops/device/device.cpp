@@ -18,14 +18,17 @@ thread_local std::unordered_map<const c10::TensorImpl*, at::Tensor> gradient_slo
 
 }  // namespace
 
-at::DeviceType kernel_device(const at::Tensor& tensor) { return kernel_device(tensor.device()); }
+at::DeviceType kernel_device(const at::Tensor& tensor) {
+  const at::DeviceType device = kernel_device(tensor.device());
+  const bool is_planned = tensor.is_meta() && device == at::kCUDA;
+  return is_planned && memory::is_on_host(tensor) ? at::kCPU : device;
+}
 at::DeviceType kernel_device(at::Device device) {
   return device.is_meta() ? stand_in : device.type();
 }
 
 bool calls_cuda(const at::Tensor& like) {
-  if (like.is_cuda()) return true;
-  return like.is_meta() && counts_work() && stand_in == at::kCUDA && !memory::is_on_host(like);
+  return kernel_device(like) == at::kCUDA && (like.is_cuda() || counts_work());
 }
 
 void* meta_address() {

@@ -15,7 +15,7 @@ namespace snug::ops {
 kernels::Scalar to_scalar(at::ScalarType type);
 
 // The device whose kernels an operator uses for this tensor: cpu or cuda. For a meta tensor, the
-// device of the StandInGuard in scope, or cpu.
+// device of the StandInGuard in scope, or cpu; cpu too for one that is planned on the host.
 at::DeviceType kernel_device(const at::Tensor& tensor);
 at::DeviceType kernel_device(at::Device device);
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/memory/ledger.h"
+#include "core/memory/placement.h"
 #include "core/ops/attention/library_attention.h"
 #include "core/ops/device/device.h"
 #include "core/ops/linear/matmul.h"
@@ -31,6 +32,9 @@ TEST(StandIn, MetaTensorsStandForTheDeviceOfTheGuard) {
     const StandInGuard guard(at::kCUDA);
     EXPECT_EQ(kernel_device(x), at::kCUDA);
     EXPECT_EQ(operand_type(x), at::kBFloat16);
+    const at::Tensor home =
+        memory::empty_on_host({4}, at::kFloat, at::kMeta, memory::Category::Parameters);
+    EXPECT_EQ(kernel_device(home), at::kCPU);
   }
   EXPECT_EQ(kernel_device(x), at::kCPU);
   EXPECT_EQ(kernel_device(at::empty({1})), at::kCPU);
