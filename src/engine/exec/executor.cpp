@@ -126,14 +126,14 @@ double Executor::forward_backward(const nn::Batch& batch, const nn::Pass& pass) 
 }
 
 std::vector<double> Executor::forward_backward(const MicroBatches& micro_batches) {
-  if (links_ != nullptr)
-    return guarded([&] { return Pipeline(*this, *links_, forward_done_).run(micro_batches); });
-  std::vector<double> losses;
-  for (int64_t i = 0; i < micro_batches.count; ++i) {
-    const MicroBatch micro_batch = micro_batches.make(i);
-    losses.push_back(guarded([&] { return run_micro_batch(micro_batch); }));
-  }
-  return losses;
+  // A micro-batch that cannot be made ends the step too, amid what others have left for it.
+  return guarded([&] {
+    if (links_ != nullptr) return Pipeline(*this, *links_, forward_done_).run(micro_batches);
+    std::vector<double> losses;
+    for (int64_t i = 0; i < micro_batches.count; ++i)
+      losses.push_back(run_micro_batch(micro_batches.make(i)));
+    return losses;
+  });
 }
 
 double Executor::run_micro_batch(const MicroBatch& micro_batch) {

@@ -32,8 +32,8 @@ TEST(StandIn, MetaTensorsStandForTheDeviceOfTheGuard) {
     const StandInGuard guard(at::kCUDA);
     EXPECT_EQ(kernel_device(x), at::kCUDA);
     EXPECT_EQ(operand_type(x), at::kBFloat16);
-    const at::Tensor home =
-        memory::empty_on_host({4}, at::kFloat, at::kMeta, memory::Category::Parameters);
+    const at::Tensor home = memory::empty_on_host(
+        {4}, at::kFloat, at::kMeta, memory::Category::Parameters, memory::HostUse::Written);
     EXPECT_EQ(kernel_device(home), at::kCPU);
   }
   EXPECT_EQ(kernel_device(x), at::kCPU);

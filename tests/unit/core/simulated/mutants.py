@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""mutants.py BUILD_FOLDER [--list | --check] [--only TEXT] [--share K/N] [--seconds S] [--jobs N] [--json FILE] [--keep FOLDER]
+"""mutants.py BUILD_FOLDER [--list | --check] [--conditions] [--only TEXT] [--share K/N] [--seconds S] [--jobs N] [--json FILE]
+           [--keep FOLDER]
 
 How much the simulated GPU, and the tests that run on it, see: takes out or weakens one wait, event, stream's guard, check,
 pinned buffer or reference that keeps memory alive at a time, wherever the program orders a GPU's work, and runs tests until
-one fails. Prints what none has seen, and a table; fails where fewer than 95 of 100 are caught.
+one fails. Prints what none has seen, and a table; fails where fewer than 95 of 100 are caught. With --conditions it does so
+with conditions and early exits of the files that decide such orders as well: a good part of those only spare work.
 
 All mutants are in one build: copies of the sources in which `on(17) ? ... : ...` stands around each place, and the
 environment (SNUG_MUTANT=17) says which one is on. So a dozen files are compiled and five programs linked once, from the objects
@@ -204,8 +206,8 @@ RULES = [
     statements("keep-alive", r"(staged_\.push_back|leaving\.state\.set|inner_->recordStream)\([^;]*\);"),
     statements("keep-alive", r"pending->held = [^;]*;"),
 ]
-# In those that decide.
-MORE_RULES = [conditions, checks]
+# In those that decide; conditions only if asked for.
+MORE_RULES = [checks]
 
 SUPPORT = {
     "mutants.h": """#pragma once
@@ -583,6 +585,7 @@ def main():
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--list", action="store_true", help="print the mutants and do nothing else")
     parser.add_argument("--check", action="store_true", help="only see whether each rule still finds something")
+    parser.add_argument("--conditions", action="store_true", help="mutate conditions and early exits too")
     parser.add_argument("--only", default="", help="mutants whose line (file:line: kind: code) has this")
     parser.add_argument("--share", default="0/1", metavar="K/N", help="every Nth of them, from the Kth")
     parser.add_argument("--seconds", type=float, default=1000, help="of tests that a mutant is shown to at most, as they take without")
@@ -590,6 +593,8 @@ def main():
     parser.add_argument("--json", type=pathlib.Path, help="file for the results")
     parser.add_argument("--keep", type=pathlib.Path, help="folder for what is built, of which another run makes only what other sources give")
     options = parser.parse_args()
+    if options.check or options.conditions:
+        MORE_RULES.append(conditions)
     if options.check:
         faults = faults_of_rules()
         sys.exit("\n".join(faults) if faults else 0)

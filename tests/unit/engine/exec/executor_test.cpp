@@ -136,6 +136,20 @@ TEST_F(ExecutorTest, AFailureAbandonsOnceAndEndsTheStep) {
                                                  "y (f1", "x abandon", "y abandon"}));
 }
 
+TEST_F(ExecutorTest, AMicroBatchThatCannotBeMadeAbandonsTheStep) {
+  Chain chain;
+  chain.fill();
+  Diaries all(chain);
+  MicroBatches micro_batches = chain.micro_batches(2);
+  micro_batches.make = [make = micro_batches.make](int64_t number) {
+    return number == 0 ? make(number) : throw UserError("no");
+  };
+  EXPECT_THROW(all.executor.forward_backward(micro_batches), UserError);
+  ASSERT_GT(all.lines.size(), 2U);
+  EXPECT_EQ(std::vector<std::string>(all.lines.end() - 2, all.lines.end()),
+            (std::vector<std::string>{"x abandon", "y abandon"}));
+}
+
 // Between forward and backward: what a trained unit keeps, under its name; of a frozen one before
 // it nothing but the state that the next unit reads.
 TEST_F(ExecutorTest, ActivationsAreCountedByUnit) {
