@@ -19,6 +19,7 @@ import sys
 import tempfile
 
 COMMON = "--precision 32-true --train.micro_batch_size 2 --optimizer.lr 0.01"
+# Of a tiny Llama, or of the family of tests/data/parity before the colon.
 ONE = [
     "",
     "--optimizer_offload cpu --train.max_norm 0.1",
@@ -39,15 +40,15 @@ TWO = [
     "--mesh tp=2",
     "--mesh pp=2",
     "--mesh cp=2",
-    "--mesh ep=2",
-    "--mesh ep=2 --train.max_norm 0.1 --optimizer_offload cpu --activation_checkpointing all",
-    "--mesh ep=2 --activation_offload true --activation_checkpointing every:2",
-    "--mesh ep=2 --lora_r 4 --lora_mlp true --quantize bnb.nf4",
+    "olmoe-balanced: --mesh ep=2",
+    "olmoe-balanced: --mesh ep=2 --train.max_norm 0.1 --optimizer_offload cpu --activation_checkpointing all",
+    "olmoe-balanced: --mesh ep=2 --activation_offload true --activation_checkpointing every:2",
+    "olmoe-balanced: --mesh ep=2 --lora_r 4 --lora_mlp true --quantize bnb.nf4",
 ]
 FOUR = [
-    "--mesh dp=2,ep=2",
-    "--mesh fsdp=2,ep=2 --strategy fsdp --weight_streaming true --optimizer_offload cpu",
-    "--mesh pp=2,ep=2",
+    "olmoe-balanced: --mesh dp=2,ep=2",
+    "olmoe-balanced: --mesh fsdp=2,ep=2 --strategy fsdp --weight_streaming true --optimizer_offload cpu",
+    "olmoe-balanced: --mesh pp=2,ep=2",
 ]
 COUNTED = [
     "--precision bf16-true",
@@ -78,13 +79,14 @@ class Test:
     def tiny(self):
         return self.source / "tests" / "data" / "system" / "tiny"
 
-    # Experts are those of a mixture, with the loss that balances them.
+    # The family's, with the tiny model's tokenizer.
     def config(self, technique):
-        if "ep=" not in technique:
+        family = technique.rpartition(": ")[0]
+        if not family:
             return self.tiny() / "config.json"
-        config = json.loads((self.source / "tests/data/parity/olmoe-balanced/config.json").read_text())
+        config = json.loads((self.source / "tests/data/parity" / family / "config.json").read_text())
         tiny = json.loads((self.tiny() / "config.json").read_text())
-        path = self.folder / "mixture.json"
+        path = self.folder / f"{family}.json"
         path.write_text(json.dumps(config | {key: tiny[key] for key in ("vocab_size", "bos_token_id", "eos_token_id")}))
         return path
 
@@ -118,7 +120,7 @@ class Test:
     # A later spelling of an option takes an earlier one's place.
     @staticmethod
     def options(words, technique):
-        extra = technique.split()
+        extra = technique.rpartition(": ")[2].split()
         for key in extra[::2]:
             if key in words:
                 at = words.index(key)
