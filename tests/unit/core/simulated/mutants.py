@@ -497,8 +497,21 @@ def program_run(mutants, name, body):
     return Item(f"snug {name}", run_it)
 
 
-# On two GPUs, beside what the test simulated_program trains: more of the places that only several ranks come to.
-MORE_OF_TWO = ["--mesh tp=2 --lora_r 4", "--mesh tp=2 --sequence_parallel true", "--strategy fsdp --precision bf16-mixed"]
+# Beside what the test simulated_program trains: more of the places, by the number of GPUs.
+MORE = {
+    1: ["olmoe: --optimizer_offload cpu --weight_streaming true --expert_streaming true"],
+    2: [
+        "--mesh tp=2 --lora_r 4 --lora_use_dora true",
+        "--mesh tp=2 --sequence_parallel false",
+        "olmo2: --mesh tp=2",
+        "opt-plain: --mesh tp=2",
+        "--mesh pp=2 --eval.interval 2 --eval.num_samples 1",
+        "olmoe: --mesh ep=2 --eval.interval 2 --eval.num_samples 1",
+        "--strategy fsdp --precision bf16-mixed",
+        "--strategy fsdp --optimizer_in_backward true",
+    ],
+    4: ["--mesh dp=2,fsdp=2 --strategy fsdp"],
+}
 
 
 def battery(mutants):
@@ -512,10 +525,10 @@ def battery(mutants):
         )),
         *(test_program(mutants, "soak", "*", SNUG_SOAK=f"{first}:5") for first in (0, 1000)),
     ]  # fmt: skip
-    for technique in simulated_program.ONE:
-        items.append(program_run(mutants, technique or "plain", lambda p, t=technique: p.techniques([t], [])))
-    for technique in simulated_program.TWO + MORE_OF_TWO:
-        items.append(program_run(mutants, technique, lambda p, t=technique: p.techniques([t], ["--devices", "2"])))
+    for devices, techniques in (1, simulated_program.ONE), (2, simulated_program.TWO), (4, simulated_program.FOUR):
+        words = ["--devices", str(devices)]
+        for technique in techniques + MORE[devices]:
+            items.append(program_run(mutants, technique or "plain", lambda p, t=technique, w=words: p.techniques([t], w)))
     for technique in simulated_program.ONE:
         items.append(program_run(mutants, f"{technique or 'plain'}, counted", lambda p, t=technique: p.operations([t])))
     return items
