@@ -518,7 +518,7 @@ def battery(mutants):
     items = [
         test_program(mutants, "simulated", "*"),
         test_program(mutants, "memory", "*"),
-        test_program(mutants, "ops", "CopyStream*:HostWaits*:Layers*:Projection*"),
+        test_program(mutants, "ops", "Changes*:CopyStream*:HostWaits*:Layers*:Projection*"),
         *(test_program(mutants, "property", f) for f in (
             "HostWaits*", "Training.RepeatsToTheBit", "Memory.Plan*:Memory.Refusal*:Memory.Prefetch*",
             "Training.TechniquesAccumulateLikePlain",

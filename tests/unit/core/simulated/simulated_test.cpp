@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <functional>
 #include <thread>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
@@ -17,9 +18,12 @@
 #include "core/memory/guards.h"
 #include "core/memory/ledger.h"
 #include "core/memory/placement.h"
+#include "core/ops/attention/score_block.h"
 #include "core/ops/device/copy_stream.h"
+#include "core/ops/device/host_waits.h"
 #include "core/ops/device/upload.h"
 #include "core/ops/elementwise.h"
+#include "core/ops/routing.h"
 #include "core/simulated/streams.h"
 
 namespace snug::simulated {
@@ -81,6 +85,27 @@ TEST_F(SimulatedGpu, AWaitForWorkThatIsNotDoneIsCounted) {
   EXPECT_EQ(num_host_waits(), before + 1);
   cudaStreamSynchronize(c10::cuda::getCurrentCUDAStream());
   EXPECT_EQ(num_host_waits(), before + 1);
+}
+
+// A plan counts what is said to wait.
+TEST_F(SimulatedGpu, WhatWaitsSaysSoOnce) {
+  const at::Tensor here = pinned(memory::HostUse::Landing);
+  const at::Tensor there = at::zeros({1024}, at::TensorOptions().device(at::kCUDA));
+  const std::pair<const char*, std::function<void()>> calls[] = {
+      {"copy", [&] { ops::copy(here, there); }},
+      {"copy and convert", [&] { ops::copy(here, there.to(at::kBFloat16)); }},
+      {"copy a storage", [&] { ops::copy_storage(here, there); }},
+      {"read a number", [&] { ops::read_number(there.sum()); }},
+      {"read the choice of experts", [&] { ops::read_experts(there.to(at::kLong)); }},
+      {"distances' buckets", [&] { ops::bias_buckets(8, 16, true, there.device()); }},
+      {"an upload", [&] { ops::Upload(at::kCUDA).tensor(here.const_data_ptr(), {8}, at::kFloat); }},
+  };
+  for (const auto& [name, call] : calls) {
+    const int64_t waited = num_host_waits(), said = ops::num_host_waits();
+    call();
+    EXPECT_EQ(num_host_waits() - waited, 1) << name;
+    EXPECT_EQ(ops::num_host_waits() - said, 1) << name;
+  }
 }
 
 constexpr char kTouchesPinned[] = "the host touches pinned memory of a copy that it has not waited";
@@ -147,6 +172,21 @@ TEST_F(SimulatedGpu, ACopyThatIsToBeWaitedForIsDone) {
   EXPECT_EQ(converted.sum().item<float>(), 3 * 1024);
   const at::Tensor storage = pinned(memory::HostUse::Landing);
   ops::copy_storage(storage, there);
+  EXPECT_EQ(storage.sum().item<float>(), 3 * 1024);
+}
+
+// Of the host, what was read may change afterwards.
+TEST_F(SimulatedGpu, ACopyThatIsToBeWaitedForHasReadTheHostsMemory) {
+  const at::Tensor there = make(1024), storage = make(1024), converted = make(1024, at::kBFloat16);
+  const at::Tensor home = pinned(memory::HostUse::Written);
+  ops::copy(there, home);
+  home.fill_(2);
+  ops::copy(converted, home);
+  home.fill_(3);
+  ops::copy_storage(storage, home);
+  home.fill_(4);
+  EXPECT_EQ(there.sum().item<float>(), 1024);
+  EXPECT_EQ(converted.sum().item<float>(), 2 * 1024);
   EXPECT_EQ(storage.sum().item<float>(), 3 * 1024);
 }
 
