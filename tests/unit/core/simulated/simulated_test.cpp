@@ -8,12 +8,16 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <array>
+#include <barrier>
 #include <cstdlib>
 #include <functional>
+#include <memory>
 #include <thread>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
+#include "core/dist/nccl_group.h"
 #include "core/memory/allocators.h"
 #include "core/memory/guards.h"
 #include "core/memory/ledger.h"
@@ -34,6 +38,7 @@ class SimulatedGpu : public ::testing::Test {
   static void SetUpTestSuite() {
     // A copy of the process has no device's thread: each death test starts a fresh one.
     ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+    ::setenv("SNUG_SIMULATED_GPUS", "2", 1);
     ::setenv("SNUG_SIMULATED_MEMORY", "268435456", 1);
     memory::install_allocators();
   }
@@ -347,6 +352,75 @@ TEST_F(SimulatedGpu, CollectivesOfSeveralRanks) {
   sum_b->wait();
   EXPECT_EQ(a[0].sum().item<float>(), 9);
   EXPECT_EQ(b[0].sum().item<float>(), 9);
+}
+
+// What two ranks of one process meet by, a thread each.
+struct Meeting {
+  std::array<std::string, 2> texts;
+  std::barrier<> all{2};
+};
+class Neighbours final : public dist::Group {
+ public:
+  Neighbours(int rank, Meeting& meeting) : Group("test", rank, 2), meeting_(meeting) {}
+  void wait(const Ticket&) override {}
+  void wait_on_host(const Ticket&) override {}
+  std::vector<double> sum(std::vector<double> values) override { return values; }
+  std::string broadcast_text(std::string text, int root) override {
+    return gather_texts(text)[static_cast<size_t>(root)];
+  }
+  std::vector<std::string> gather_texts(const std::string& text) override {
+    meeting_.texts[static_cast<size_t>(rank())] = text;
+    meeting_.all.arrive_and_wait();
+    const std::vector<std::string> all(meeting_.texts.begin(), meeting_.texts.end());
+    meeting_.all.arrive_and_wait();
+    return all;
+  }
+
+ private:
+  Ticket start_all_reduce(const at::Tensor&) override { return nullptr; }
+  Ticket start_all_gather(const at::Tensor&, const at::Tensor&) override { return nullptr; }
+  Ticket start_reduce_scatter(const at::Tensor&, const at::Tensor&) override { return nullptr; }
+  Ticket start_broadcast(const at::Tensor&, int) override { return nullptr; }
+  Ticket start_send(const at::Tensor&, int) override { return nullptr; }
+  Ticket start_receive(const at::Tensor&, int) override { return nullptr; }
+
+  Meeting& meeting_;
+};
+
+// Of a device that is not the current one. A tensor that nobody keeps is kept until the wait: its
+// memory would be the next one's.
+TEST_F(SimulatedGpu, AGroupsCollectivesAreOfItsDeviceAndKeepTheirTensors) {
+  const at::Device device(at::kCUDA, 1);
+  const auto full = [&](float value) {
+    return at::full({1024}, value, at::TensorOptions().device(device));
+  };
+  Meeting meeting;
+  std::array<std::unique_ptr<dist::Group>, 2> groups;
+  // To join and to end takes both at once.
+  const auto both = [](const auto& each) {
+    std::thread other(each, 1);
+    each(0);
+    other.join();
+  };
+  both([&](int rank) {
+    groups[static_cast<size_t>(rank)] =
+        dist::make_nccl_group(std::make_unique<Neighbours>(rank, meeting), device, 20);
+  });
+  for (const auto wait : {&dist::Group::wait, &dist::Group::wait_on_host}) {
+    const at::Tensor sums[] = {full(1), full(2)};
+    const dist::Group::Ticket started[] = {groups[0]->all_reduce(sums[0]),
+                                           groups[1]->all_reduce(sums[1])};
+    const dist::Group::Ticket dropped[] = {groups[0]->all_reduce(full(1)),
+                                           groups[1]->all_reduce(full(1))};
+    const at::Tensor next[] = {full(4), full(5)};
+    for (const size_t rank : {0, 1}) {
+      (groups[rank].get()->*wait)(started[rank]);
+      EXPECT_EQ(at::add(sums[rank], 0).sum().item<float>(), 3 * 1024);
+      (groups[rank].get()->*wait)(dropped[rank]);
+    }
+    EXPECT_EQ(at::add(next[0], next[1]).sum().item<float>(), 9 * 1024);
+  }
+  both([&](int rank) { groups[static_cast<size_t>(rank)].reset(); });
 }
 
 TEST_F(SimulatedGpu, RanksInDifferentCollectivesAreToldSo) {
