@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""mutants.py BUILD_FOLDER [--list | --check] [--conditions] [--only TEXT] [--share K/N] [--seconds S] [--jobs N] [--json FILE]
-           [--keep FOLDER]
+"""mutants.py BUILD_FOLDER [--list | --check] [--conditions] [--only TEXT] [--share K/N] [--tests TEXT] [--seconds S] [--jobs N]
+           [--json FILE] [--keep FOLDER]
 
 How much the simulated GPU, and the tests that run on it, see: takes out or weakens one wait, event, stream's guard, check,
 pinned buffer or reference that keeps memory alive at a time, wherever the program orders a GPU's work, and runs tests until
@@ -47,8 +47,8 @@ DECIDING = [
     "src/core/memory/placement.cpp", "src/core/dist/nccl_group.cpp", "src/engine/exec/policies",
     "src/engine/exec/flat_unit.cpp", "src/engine/exec/stage_links.cpp", "src/engine/delayed_update.cpp",
 ]  # fmt: skip
-# Plain code beside the GPU's: kernels' work and stubs.
-LEFT_OUT = ["_stub.cpp", "kernel_work.cpp", "device/work.cpp"]
+# Plain code beside the GPU's: kernels' work, stubs, and quantizing, which the CPU does.
+LEFT_OUT = ["_stub.cpp", "kernel_work.cpp", "device/work.cpp", "linear/stored_weight.cpp"]
 
 # Our functions that complete what was started, by waiting or by calling what waits.
 COMPLETING = "settle|settle_replicas|finish|wait_for|publish|weights_changed|finish_updates|arrive|send_units"
@@ -501,12 +501,14 @@ def program_run(mutants, name, body):
 MORE = {
     1: ["olmoe: --optimizer_offload cpu --weight_streaming true --expert_streaming true"],
     2: [
-        "--mesh tp=2 --lora_r 4 --lora_use_dora true",
+        "--mesh tp=2 --lora_r 4 --lora_use_dora true --lora_projection true --lora_mlp true",
         "--mesh tp=2 --sequence_parallel false",
         "olmo2: --mesh tp=2",
-        "opt-plain: --mesh tp=2",
+        "gpt2: --mesh tp=2 --optimizer sgd",
+        "t5: --mesh tp=2",
         "--mesh pp=2 --eval.interval 2 --eval.num_samples 1",
         "olmoe: --mesh ep=2 --eval.interval 2 --eval.num_samples 1",
+        "--strategy zero2 --lora_r 4",
         "--strategy fsdp --precision bf16-mixed",
         "--strategy fsdp --optimizer_in_backward true",
     ],
@@ -518,7 +520,7 @@ def battery(mutants):
     items = [
         test_program(mutants, "simulated", "*"),
         test_program(mutants, "memory", "*"),
-        test_program(mutants, "ops", "Changes*:CopyStream*:HostWaits*:Layers*:Projection*"),
+        test_program(mutants, "ops", "Changes*:CopyStream*:CutRows*:HostWaits*:Layers*:Projection*"),
         *(test_program(mutants, "property", f) for f in (
             "HostWaits*", "Training.RepeatsToTheBit", "Memory.Plan*:Memory.Refusal*:Memory.Prefetch*",
             "Training.TechniquesAccumulateLikePlain",
@@ -601,6 +603,7 @@ def main():
     parser.add_argument("--conditions", action="store_true", help="mutate conditions and early exits too")
     parser.add_argument("--only", default="", help="mutants whose line (file:line: kind: code) has this")
     parser.add_argument("--share", default="0/1", metavar="K/N", help="every Nth of them, from the Kth")
+    parser.add_argument("--tests", default="", help="show them only tests whose name has this")
     parser.add_argument("--seconds", type=float, default=1000, help="of tests that a mutant is shown to at most, as they take without")
     parser.add_argument("--jobs", type=int, default=2, help="mutants at once")
     parser.add_argument("--json", type=pathlib.Path, help="file for the results")
@@ -619,7 +622,7 @@ def main():
             print("\n".join(p.named() for p in chosen(mutants, options.only, options.share)))
             return
         mutants.make()
-        items = battery(mutants)
+        items = [item for item in battery(mutants) if options.tests in item.name]
         measure(items, mutants)
         results = []
 
