@@ -82,6 +82,15 @@ TEST_F(HostWaitsOfAStep, WithUpdatesOnTheHostAreForGradients) {
   }
 }
 
+// Each unit's gradients are waited for before the next unit's backward.
+TEST_F(HostWaitsOfAStep, WithoutPrefetchAreForEachUnitsGradients) {
+  recipe::Recipe recipe = recipe_of(1);
+  recipe.optimizer_offload = "cpu";
+  recipe.offload_prefetch = "false";
+  const auto units = static_cast<int64_t>(tiny_model()->units().size());
+  EXPECT_EQ(waits_of(recipe), 1 + units);
+}
+
 // Before a buffer that weights from a file go through is filled, the copies that read it, two ago.
 // All units are copied in the forward; in the backward neither the last one, which is still there,
 // nor the embedding, which has none. The first two of a micro-batch find them done: the gradients

@@ -37,39 +37,55 @@ class Memory : public ::testing::Test {
   }
 };
 
+void expect_plan_is_the_measurement(const recipe::Recipe& recipe, const std::string& shape,
+                                    const data::SampleStore& samples) {
+  SCOPED_TRACE(describe(recipe, shape));
+  const int64_t size = recipe.train.micro_batch_size;
+  const auto largest = plan::largest_micro_batch({samples}, recipe, size);
+  const plan::Prediction predicted = plan::predict(*tiny_model(shape), recipe, largest, 128,
+                                                   {.device = tests::test_device().type()});
+  const int64_t before = tests::test_ledger().allocated();
+  const int64_t host_before = memory::cpu_host_ledger().allocated();
+  const int64_t disk_before = memory::cpu_disk_ledger().allocated();
+  tests::test_ledger().reset_peak();
+  memory::cpu_host_ledger().reset_peak();
+  {
+    TinyRun run(recipe, samples, shape);
+    EXPECT_EQ(predicted.on_disk, memory::cpu_disk_ledger().allocated() - disk_before);
+    const std::vector<int64_t> longest = samples.longest_samples(size);
+    // As many as the plan assumes.
+    const auto count = static_cast<size_t>(plan::micro_batches_that_matter(recipe));
+    for (int step = 0; step < (recipe.delayed_parameter_update ? 2 : 1); ++step)
+      run.stepper->step(engine::SampleIndices(count, longest), 1e-2);
+  }
+  EXPECT_EQ(predicted.peak_allocated, tests::test_ledger().at_peak().allocated - before);
+  EXPECT_EQ(predicted.peak_host + predicted.host_staging,
+            memory::cpu_host_ledger().at_peak().allocated - host_before);
+  EXPECT_EQ(tests::test_ledger().allocated(), before) << "bytes left behind";
+  EXPECT_EQ(memory::cpu_host_ledger().allocated(), host_before) << "bytes left on the host";
+  EXPECT_EQ(memory::cpu_disk_ledger().allocated(), disk_before) << "bytes left on disk";
+}
+
 TEST_F(Memory, PlanIsTheMeasurementToTheByte) {
   constexpr const char* kShapes[] = {"llama", "llama3-rope", "llama-bias", "mistral", "qwen2"};
   std::mt19937 random(11);
   const int trials = tests::trials_of(300);
   for (int trial = 0; trial < trials; ++trial) {
+    SCOPED_TRACE(fmt::format("trial {}", trial));
     const recipe::Recipe recipe = random_recipe(random);
     const std::string shape = kShapes[random() % 5];
-    SCOPED_TRACE(fmt::format("trial {}: {}", trial, describe(recipe, shape)));
-    const data::SampleStore samples = random_samples(16, 60, random());
-    const int64_t size = recipe.train.micro_batch_size;
-    const auto largest = plan::largest_micro_batch({samples}, recipe, size);
-    const plan::Prediction predicted = plan::predict(*tiny_model(shape), recipe, largest, 128,
-                                                     {.device = tests::test_device().type()});
-    const int64_t before = tests::test_ledger().allocated();
-    const int64_t host_before = memory::cpu_host_ledger().allocated();
-    const int64_t disk_before = memory::cpu_disk_ledger().allocated();
-    tests::test_ledger().reset_peak();
-    memory::cpu_host_ledger().reset_peak();
-    {
-      TinyRun run(recipe, samples, shape);
-      EXPECT_EQ(predicted.on_disk, memory::cpu_disk_ledger().allocated() - disk_before);
-      const std::vector<int64_t> longest = samples.longest_samples(size);
-      // As many as the plan assumes.
-      const auto count = static_cast<size_t>(plan::micro_batches_that_matter(recipe));
-      for (int step = 0; step < (recipe.delayed_parameter_update ? 2 : 1); ++step)
-        run.stepper->step(engine::SampleIndices(count, longest), 1e-2);
-    }
-    EXPECT_EQ(predicted.peak_allocated, tests::test_ledger().at_peak().allocated - before);
-    EXPECT_EQ(predicted.peak_host + predicted.host_staging,
-              memory::cpu_host_ledger().at_peak().allocated - host_before);
-    EXPECT_EQ(tests::test_ledger().allocated(), before) << "bytes left behind";
-    EXPECT_EQ(memory::cpu_host_ledger().allocated(), host_before) << "bytes left on the host";
-    EXPECT_EQ(memory::cpu_disk_ledger().allocated(), disk_before) << "bytes left on disk";
+    expect_plan_is_the_measurement(recipe, shape, random_samples(16, 60, random()));
+  }
+}
+
+// Where the host's peak is in an update, whose workspace is there too.
+TEST_F(Memory, UpdatesOnTheHostTakeTheirWorkspaceThere) {
+  for (const bool in_backward : {false, true}) {
+    recipe::Recipe recipe = tiny_recipe();
+    recipe.optimizer.name = "adafactor";
+    recipe.optimizer_offload = "cpu";
+    recipe.optimizer_in_backward = in_backward;
+    expect_plan_is_the_measurement(recipe, "llama", random_samples(8, 60, 3));
   }
 }
 
@@ -166,11 +182,12 @@ TEST_F(Memory, PhasesHoldWhatTheirNamesSay) {
 // Every allocation of a step, refused once (on a GPU fewer and fewer of the later ones): the step
 // fails cleanly, weights are as before, and the same step then succeeds with the loss of a run that
 // was never disturbed.
-void refuse_each_allocation(const recipe::Recipe& recipe) {
+void refuse_each_allocation(const recipe::Recipe& recipe, const char* shape = "llama") {
+  SCOPED_TRACE(describe(recipe, shape));
   const data::SampleStore samples = random_samples(8, 24, 5);
-  TinyRun undisturbed(recipe, samples);
+  TinyRun undisturbed(recipe, samples, shape);
   const double expected = undisturbed.stepper->step(eight_in(4), 1e-2).loss;
-  TinyRun run(recipe, samples);
+  TinyRun run(recipe, samples, shape);
   const int64_t before = tests::test_ledger().allocated();
   const int64_t host_before = memory::cpu_host_ledger().allocated();
   bool refused = true;
@@ -236,6 +253,20 @@ TEST_F(Memory, RefusalAmidTechniquesLeavesAUsableProcess) {
   refuse_each_allocation(recipe);
 }
 
+// With another one beside it a wait that it forgets is the other's.
+TEST_F(Memory, RefusalAmidOneTechniqueLeavesAUsableProcess) {
+  recipe::Recipe recipe = tiny_recipe();
+  recipe.offload_prefetch = "true";
+  recipe.optimizer_offload = "cpu";
+  refuse_each_allocation(recipe);
+  recipe.weight_streaming = recipe.expert_streaming = true;
+  refuse_each_allocation(recipe, "olmoe");
+  recipe = tiny_recipe();
+  recipe.offload_prefetch = "true";
+  recipe.activation_offload = true;
+  refuse_each_allocation(recipe);
+}
+
 // What travels ahead is on the device together with what is in use: a unit's weights or activations
 // more, and no more than that.
 TEST_F(Memory, PrefetchTakesOneUnitMore) {
@@ -278,6 +309,9 @@ TEST_F(Memory, PrefetchTakesOneUnitMore) {
   };
   EXPECT_GT(of(categories("true", activations), Category::Activations),
             of(categories("false", activations), Category::Activations));
+  const auto gradients = [](recipe::Recipe& r) { r.optimizer_offload = "cpu"; };
+  EXPECT_GT(of(categories("true", gradients), Category::Gradients),
+            of(categories("false", gradients), Category::Gradients));
 }
 
 TEST_F(Memory, SuggestionsFitTheBudgetTheyWereMadeFor) {

@@ -232,7 +232,8 @@ void backward_piece(const Piece& piece, const at::Tensor& x, const at::Tensor& d
 // One pass over the experts that have tokens; on meta, where no one knows them, over all.
 class PassOverExperts {
  public:
-  PassOverExperts(const Mixture& mixture, bool is_meta) : mixture_(mixture) {
+  // Ends what it began where there is no memory to begin it with: the other constructor is done.
+  PassOverExperts(const Mixture& mixture, bool is_meta) : PassOverExperts(mixture) {
     const std::vector<int64_t>& begins = mixture.routes.begins;
     for (size_t e = 0; e < mixture.experts.size(); ++e)
       if (is_meta || begins[e] < begins[e + 1]) order_.push_back(e);
@@ -257,6 +258,8 @@ class PassOverExperts {
   }
 
  private:
+  explicit PassOverExperts(const Mixture& mixture) : mixture_(mixture) {}
+
   const Mixture& mixture_;
   std::vector<size_t> order_;
 };

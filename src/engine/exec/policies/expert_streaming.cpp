@@ -54,9 +54,9 @@ class StreamedExperts final : public ops::ExpertWeights {
 
   void give_room(size_t expert) {
     const memory::UnitGuard tag(unit_);
+    here_.push_back({expert, {}});  // first, since there may be no memory for all of it
     for (const nn::Parameter* parameter : experts_[expert])
       memory::refill(parameter->value, memory::Category::Parameters);
-    here_.push_back({expert, {}});
   }
 
   void send() {
