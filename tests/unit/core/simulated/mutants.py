@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""mutants.py BUILD_FOLDER [--list | --check] [--conditions] [--only TEXT] [--share K/N] [--tests TEXT] [--seconds S] [--jobs N]
-           [--json FILE] [--keep FOLDER]
+"""mutants.py BUILD_FOLDER [--list | --check] [--conditions] [--only TEXT] [--again FILE] [--share K/N] [--tests TEXT]
+           [--seconds S] [--jobs N] [--json FILE] [--keep FOLDER]
 
-How much the simulated GPU, and the tests that run on it, see: takes out or weakens one wait, event, stream's guard, check,
+How much the simulated GPU, and the tests that run on it, see: takes out or weakens one wait, event, stream's guard,
 pinned buffer or reference that keeps memory alive at a time, wherever the program orders a GPU's work, and runs tests until
 one fails. Prints what none has seen, and a table; fails where fewer than 95 of 100 are caught. With --conditions it does so
-with conditions and early exits of the files that decide such orders as well: a good part of those only spare work.
+with conditions, early exits and checks of the files that decide such orders as well: a good part of those only spare work.
 
 All mutants are in one build: copies of the sources in which `on(17) ? ... : ...` stands around each place, and the
 environment (SNUG_MUTANT=17) says which one is on. So a dozen files are compiled and five programs linked once, from the objects
@@ -72,6 +72,10 @@ class Place:
 
     def named(self):
         return f"{self.file}:{self.line}: {self.kind}: {self.was}"
+
+    def is_of(self, name):
+        """Whether named() was that, on whatever line."""
+        return re.sub(r":\d+:", ":", name, count=1) == re.sub(r":\d+:", ":", self.named(), count=1)
 
 
 def closing(text, at):
@@ -206,8 +210,8 @@ RULES = [
     statements("keep-alive", r"(staged_\.push_back|leaving\.state\.set|inner_->recordStream)\([^;]*\);"),
     statements("keep-alive", r"pending->held = [^;]*;"),
 ]
-# In those that decide; conditions only if asked for.
-MORE_RULES = [checks]
+# In those that decide, and only if asked for.
+MORE_RULES = []
 
 SUPPORT = {
     "mutants.h": """#pragma once
@@ -589,9 +593,12 @@ def table(results):
         print(f"{key[0]:32} {key[1]:16} {rows[key, 'caught']:4} of {rows[key, 'mutants']:4}, {rows[key, 'not reached']} not reached")
 
 
-def chosen(mutants, only, share):
-    k, n = (int(x) for x in share.split("/"))
-    named = [p for p in mutants.all() if only in p.named()]
+def chosen(mutants, options):
+    k, n = (int(x) for x in options.share.split("/"))
+    named = [p for p in mutants.all() if options.only in p.named()]
+    if options.again:
+        uncaught = [row["place"] for row in json.loads(options.again.read_text()) if row["caught"] is None]
+        named = [p for p in named if any(p.is_of(name) for name in uncaught)]
     return [p for i, p in enumerate(named) if i % n == k % n]
 
 
@@ -602,6 +609,7 @@ def main():
     parser.add_argument("--check", action="store_true", help="only see whether each rule still finds something")
     parser.add_argument("--conditions", action="store_true", help="mutate conditions and early exits too")
     parser.add_argument("--only", default="", help="mutants whose line (file:line: kind: code) has this")
+    parser.add_argument("--again", type=pathlib.Path, help="only those that were not caught in the run of that --json")
     parser.add_argument("--share", default="0/1", metavar="K/N", help="every Nth of them, from the Kth")
     parser.add_argument("--tests", default="", help="show them only tests whose name has this")
     parser.add_argument("--seconds", type=float, default=1000, help="of tests that a mutant is shown to at most, as they take without")
@@ -610,7 +618,7 @@ def main():
     parser.add_argument("--keep", type=pathlib.Path, help="folder for what is built, of which another run makes only what other sources give")
     options = parser.parse_args()
     if options.check or options.conditions:
-        MORE_RULES.append(conditions)
+        MORE_RULES.extend([conditions, checks])
     if options.check:
         faults = faults_of_rules()
         sys.exit("\n".join(faults) if faults else 0)
@@ -619,7 +627,7 @@ def main():
         work.mkdir(parents=True, exist_ok=True)
         mutants = Mutants(Build(options.build.resolve()), work)
         if options.list:
-            print("\n".join(p.named() for p in chosen(mutants, options.only, options.share)))
+            print("\n".join(p.named() for p in chosen(mutants, options)))
             return
         mutants.make()
         items = [item for item in battery(mutants) if options.tests in item.name]
@@ -635,7 +643,7 @@ def main():
             print(f"{place.named()}: {said} ({time.monotonic() - begin:.0f} s)", flush=True)
 
         with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-            list(pool.map(tried, chosen(mutants, options.only, options.share)))
+            list(pool.map(tried, chosen(mutants, options)))
         table(results)
         if options.json:
             options.json.write_text(json.dumps([
