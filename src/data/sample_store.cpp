@@ -109,14 +109,20 @@ std::vector<int64_t> SampleStore::longest(int64_t wanted,
                                           int64_t (*tokens)(const SampleStore&, int64_t)) const {
   std::vector<int64_t> indices(static_cast<size_t>(count()));
   std::iota(indices.begin(), indices.end(), int64_t{0});
-  const int64_t kept = std::clamp<int64_t>(wanted, 0, count());
-  std::partial_sort(indices.begin(), indices.begin() + kept, indices.end(),
-                    [&](int64_t a, int64_t b) {
-                      const int64_t left = tokens(*this, a), right = tokens(*this, b);
-                      return left != right ? left > right : a < b;
-                    });
-  indices.resize(static_cast<size_t>(kept));
-  return indices;
+  const int64_t times = times_each(wanted);
+  const auto end = indices.begin() + (wanted + times - 1) / times;
+  std::partial_sort(indices.begin(), end, indices.end(), [&](int64_t a, int64_t b) {
+    const int64_t left = tokens(*this, a), right = tokens(*this, b);
+    return left != right ? left > right : a < b;
+  });
+  std::vector<int64_t> result;
+  for (int64_t i = 0; i < wanted; ++i) result.push_back(indices[static_cast<size_t>(i / times)]);
+  return result;
+}
+
+int64_t SampleStore::times_each(int64_t wanted) const {
+  SNUG_CHECK(wanted >= 0 && (wanted == 0 || count() > 0), "{} of {} samples", wanted, count());
+  return wanted <= count() ? 1 : (wanted + count() - 1) / count();
 }
 
 bool SampleStore::few_targets() const {
@@ -138,9 +144,12 @@ double SampleStore::mean_pictures() const {
 int64_t SampleStore::most(const std::vector<int32_t>& counts, int64_t wanted) const {
   std::vector<int32_t> all;
   for (int64_t i = 0; i < count(); ++i) all.push_back(counts[place(i)]);
-  const auto end = all.begin() + std::clamp<int64_t>(wanted, 0, count());
-  std::partial_sort(all.begin(), end, all.end(), std::greater<>());
-  return std::accumulate(all.begin(), end, int64_t{0});
+  const int64_t times = times_each(wanted);
+  std::partial_sort(all.begin(), all.begin() + (wanted + times - 1) / times, all.end(),
+                    std::greater<>());
+  int64_t sum = 0;
+  for (int64_t i = 0; i < wanted; ++i) sum += all[static_cast<size_t>(i / times)];
+  return sum;
 }
 
 uint64_t SampleStore::fingerprint() const {

@@ -62,7 +62,8 @@ class SampleStore {
   }  // of chats: answers that are not learned
   int32_t ignore_index() const { return ignore_index_; }
   // The `count` longest samples, longest first, which form the largest possible micro-batch. With
-  // an encoder the length is that of source and target together.
+  // an encoder the length is that of source and target together. If there are fewer, each may be
+  // there as often as all would be to make up so many.
   std::vector<int64_t> longest_samples(int64_t count) const { return longest(count, &length_of); }
   // The same by length of the source, or of the target.
   std::vector<int64_t> longest_sources(int64_t count) const { return longest(count, &source_of); }
@@ -86,6 +87,8 @@ class SampleStore {
   }
   std::vector<int64_t> longest(int64_t count, int64_t (*tokens)(const SampleStore&, int64_t)) const;
   int64_t most(const std::vector<int32_t>& counts, int64_t wanted) const;
+  // How often each is among the most of `wanted` samples.
+  int64_t times_each(int64_t wanted) const;
   void append_count(std::vector<int32_t>& counts, int64_t count) const;
 
   int64_t count_ = 0;  // of repeated samples; 0: no repetition

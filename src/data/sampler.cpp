@@ -6,7 +6,10 @@
 #include <initializer_list>
 #include <limits>
 #include <numeric>
+#include <span>
 #include <string>
+#include <unordered_map>
+#include <utility>
 
 #include "base/error.h"
 #include "data/random.h"
@@ -24,6 +27,31 @@ IndexRange cut(int64_t count, int64_t parts, int64_t index) {
   const int64_t small = count / parts, larger = count % parts;
   const int64_t begin = index * small + std::min(index, larger);
   return {begin, begin + small + (index < larger ? 1 : 0)};
+}
+
+// Puts off the samples that the epoch before, `before`, has ended with, until any `apart` samples
+// one after the other are different ones; those behind them move up.
+void keep_apart(std::vector<int64_t>& order, std::span<const int64_t> before, int64_t apart) {
+  std::unordered_map<int64_t, int64_t> earliest;  // places
+  for (int64_t back = 1; back < apart; ++back)
+    earliest[before[before.size() - static_cast<size_t>(back)]] = apart - back;
+  std::vector<int64_t> result, waiting;
+  for (auto next = order.begin(); result.size() < order.size();) {
+    const auto may_come = [&, place = std::ssize(result)](int64_t sample) {
+      const auto found = earliest.find(sample);
+      return found == earliest.end() || found->second <= place;
+    };
+    const auto ready = std::ranges::find_if(waiting, may_come);
+    if (ready != waiting.end()) {
+      result.push_back(*ready);
+      waiting.erase(ready);
+    } else if (may_come(*next)) {
+      result.push_back(*next++);
+    } else {
+      waiting.push_back(*next++);
+    }
+  }
+  order = std::move(result);
 }
 
 void check(const SamplerOptions& options) {
@@ -77,19 +105,44 @@ double Sampler::epochs_done() const {
   return static_cast<double>(samples_read()) / static_cast<double>(epoch_size());
 }
 
-void Sampler::enter_epoch(int64_t epoch) {
-  if (order_epoch_ == epoch) return;
-  order_epoch_ = epoch;
-  order_.resize(static_cast<size_t>(options_.num_samples));
+std::vector<int64_t> Sampler::drawn(int64_t epoch) const {
+  std::vector<int64_t> order(static_cast<size_t>(options_.num_samples));
   if (options_.shuffle)
-    order_ = permutation(options_.num_samples, derive(options_.seed, static_cast<uint64_t>(epoch)));
+    order = permutation(options_.num_samples, derive(options_.seed, static_cast<uint64_t>(epoch)));
   else
-    std::iota(order_.begin(), order_.end(), int64_t{0});
-  if (epoch > 0) return;
+    std::iota(order.begin(), order.end(), int64_t{0});
+  if (epoch > 0) return order;
   for (size_t i = 0; i < options_.first.size(); ++i) {
-    const auto at = std::find(order_.begin(), order_.end(), options_.first[i]);
-    std::iter_swap(order_.begin() + static_cast<std::ptrdiff_t>(i), at);
+    const auto at = std::find(order.begin(), order.end(), options_.first[i]);
+    std::iter_swap(order.begin() + static_cast<std::ptrdiff_t>(i), at);
   }
+  return order;
+}
+
+void Sampler::enter_epoch(int64_t epoch) {
+  if (order_.epoch != epoch) std::swap(order_, other_);  // a step that looks ahead goes back
+  if (order_.epoch == epoch) return;
+  const int64_t size = epoch_size();
+  const int64_t apart = divide_up(options_.apart, divide_up(options_.apart, size));
+  // Where steps end with an epoch, nothing lies across its end.
+  if (apart <= 1 || size % options_.global_batch_size == 0) {
+    order_ = {epoch, drawn(epoch)};
+    return;
+  }
+  // The end of an epoch is as drawn, unless it has so few samples that its begin reaches it.
+  const int64_t first = size < 3 * apart ? 0 : std::max<int64_t>(epoch - 1, 0);
+  Order order;
+  for (const Order& known : {order_, other_})
+    if (known.epoch < epoch && known.epoch >= std::max(first, order.epoch)) order = known;
+  const bool is_known = order.epoch >= 0 || first == 0;
+  if (order.epoch < 0) order = {first, drawn(first)};
+  while (order.epoch < epoch) {
+    Order next{order.epoch + 1, drawn(order.epoch + 1)};
+    keep_apart(next.samples, std::span(order.samples).first(static_cast<size_t>(size)), apart);
+    other_ = std::exchange(order, std::move(next));
+  }
+  if (!is_known) other_ = {};
+  order_ = std::move(order);
 }
 
 std::vector<int64_t> Sampler::next_samples() {
@@ -99,7 +152,8 @@ std::vector<int64_t> Sampler::next_samples() {
     enter_epoch(position_.epoch);
     const int64_t end = std::min(
         epoch_size(), position_.next_index + wanted - static_cast<int64_t>(samples.size()));
-    samples.insert(samples.end(), order_.begin() + position_.next_index, order_.begin() + end);
+    samples.insert(samples.end(), order_.samples.begin() + position_.next_index,
+                   order_.samples.begin() + end);
     position_.next_index = end;
     if (end == epoch_size()) position_ = {position_.epoch + 1, 0};
   }

@@ -30,6 +30,9 @@ struct SamplerOptions {
   int64_t max_steps = 0;          // 0: no limit but epochs
   uint64_t seed = 42;
   bool shuffle = true;
+  // Of so many samples one after the other no two are the same, also where an epoch ends; of a
+  // smaller data set each is there as often as the others, or once more. A plan rests on that.
+  int64_t apart = 1;
   // Samples to read first, as rank 0's first micro-batch: the longest ones, so that a run out of
   // memory fails at once.
   std::vector<int64_t> first = {};
@@ -60,13 +63,17 @@ class Sampler {
   int64_t epoch_size() const;  // samples
   int64_t samples_read() const;
   int64_t samples_left() const;
+  std::vector<int64_t> drawn(int64_t epoch) const;
   void enter_epoch(int64_t epoch);
   std::vector<int64_t> next_samples();
 
   SamplerOptions options_;
   DataPosition position_;
-  std::vector<int64_t> order_;  // of the current epoch
-  int64_t order_epoch_ = -1;
+  struct Order {
+    int64_t epoch = -1;  // none
+    std::vector<int64_t> samples;
+  };
+  Order order_, other_;  // of the current epoch, and of the one before or after
 };
 
 struct Split {

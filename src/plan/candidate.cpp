@@ -66,6 +66,16 @@ void add_pictures(data::MicroBatch& batch, const Workload& work, int64_t num_sam
       static_cast<size_t>(batch.num_pictures * work.reading.num_picture_tokens));
 }
 
+// Of a micro-batch: no more than the run reads at all. A step goes on into the next epoch.
+int64_t samples_together(const Workload& work, const recipe::Recipe& recipe,
+                         int64_t micro_batch_size) {
+  const recipe::TrainOptions& train = recipe.train;
+  const int64_t count = work.samples.count();
+  const int64_t epochs = train.epochs.value_or(train.max_steps || train.max_tokens ? 0 : 1);
+  const bool reads_more = epochs == 0 || count == 0 || epochs > micro_batch_size / count;
+  return reads_more ? micro_batch_size : std::min(micro_batch_size, epochs * count);
+}
+
 data::MicroBatchOptions batch_options(const Workload& work, const recipe::Recipe& recipe) {
   return {.packing = recipe.data.packing,
           .ignore_index = static_cast<int32_t>(recipe.data.ignore_index),
@@ -75,21 +85,21 @@ data::MicroBatchOptions batch_options(const Workload& work, const recipe::Recipe
 
 }  // namespace
 
-bool is_too_large(const Workload& work, int64_t micro_batch_size) {
-  const int64_t samples = std::min(micro_batch_size, work.samples.count());
-  return samples * work.samples.longest() > kMostTokensAtOnce;
+bool is_too_large(const Workload& work, const recipe::Recipe& recipe, int64_t micro_batch_size) {
+  const int64_t samples = samples_together(work, recipe, micro_batch_size);
+  return samples > kMostTokensAtOnce / std::max<int64_t>(1, work.samples.longest());
 }
 
 data::MicroBatch largest_micro_batch(const Workload& work, const recipe::Recipe& recipe,
                                      int64_t micro_batch_size) {
-  if (is_too_large(work, micro_batch_size))
+  if (is_too_large(work, recipe, micro_batch_size))
     throw UserError(
         "train.micro_batch_size = {}: with samples of up to {} tokens a micro-batch may have more "
         "than {} tokens, the most that snug takes; use {} at most, or a shorter "
         "train.max_seq_length",
         micro_batch_size, work.samples.longest(), kMostTokensAtOnce,
         std::max<int64_t>(1, kMostTokensAtOnce / work.samples.longest()));
-  const int64_t num_samples = std::min(micro_batch_size, work.samples.count());
+  const int64_t num_samples = samples_together(work, recipe, micro_batch_size);
   const data::MicroBatchOptions options = batch_options(work, recipe);
   const std::vector<int64_t> longest = work.samples.longest_samples(num_samples);
   data::MicroBatch batch = data::make_micro_batch(work.samples, longest, options);

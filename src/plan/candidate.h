@@ -30,7 +30,7 @@ struct Workload {
 // A micro-batch with more tokens is a mistake, and planning it would take very long.
 inline constexpr int64_t kMostTokensAtOnce = int64_t{1} << 22;
 // Whether a micro-batch of this many of the longest samples has more.
-bool is_too_large(const Workload& work, int64_t micro_batch_size);
+bool is_too_large(const Workload& work, const recipe::Recipe& recipe, int64_t micro_batch_size);
 
 // The largest micro-batch of this recipe: its longest samples together, with as many targets as any
 // micro-batch has, on which the head's memory depends. Throws UserError if it is_too_large().

@@ -319,7 +319,8 @@ class FitSearch {
     const int64_t samples = recipe_.train.global_batch_size /
                             engine::named_strategy(laid_out(recipe_, layout)).mesh.num_data_ranks();
     for (int64_t size = samples; size >= 1; --size)
-      if (samples % size == 0 && (size == 1 || !is_too_large(work_, size))) sizes.push_back(size);
+      if (samples % size == 0 && (size == 1 || !is_too_large(work_, recipe_, size)))
+        sizes.push_back(size);
     return sizes;
   }
 

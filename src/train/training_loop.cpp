@@ -203,6 +203,7 @@ void TrainingLoop::count_in(const engine::StepResult& result) {
 
 data::SamplerOptions TrainingLoop::sampler_options(data::SamplerOptions options) const {
   options.micro_batch_size = micro_batch_size();
+  options.apart = state_.first_micro_batch;
   options.first = longest_samples_first();
   return options;
 }

@@ -4,11 +4,9 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
-#include <exception>
 #include <utility>
 
 #include "base/error.h"
-#include "base/log.h"
 #include "core/memory/guards.h"
 
 namespace snug::exec {
@@ -41,16 +39,6 @@ StageLinks::StageLinks(std::shared_ptr<dist::Mesh> mesh, at::Device device, Opti
       num_stages_(mesh_->size(dist::Axis::Pipeline)),
       stage_(mesh_->coordinate(dist::Axis::Pipeline)) {}
 
-StageLinks::~StageLinks() {
-  if (std::uncaught_exceptions() > 0) return;
-  try {
-    finish();
-  } catch (const CommunicationError& error) {
-    warn("a send or receive between pipeline stages failed at the end of the run: {}",
-         error.what());
-  }
-}
-
 PipelineShape StageLinks::shape(int64_t micro_batches) const {
   return {.stages = num_stages_,
           .chunks = options_.chunks,
@@ -73,7 +61,6 @@ bool StageLinks::target_of(const PipelineStep& step, PipelineStep& target) const
 }
 
 void StageLinks::begin(const PipelineShape& shape) {
-  finish();
   expected_.assign(static_cast<size_t>(num_stages_), {});
   for (int64_t sender = 0; sender < num_stages_; ++sender)
     for (const PipelineStep& step : pipeline_steps(shape, sender)) {
@@ -140,11 +127,8 @@ void StageLinks::send(const PipelineStep& step, nn::State state) {
   wait_for(leaving);
   const auto to = static_cast<int>(stage_of(target.place));
   leaving.group = &mesh_->between_stages(static_cast<int>(stage_), to);
-  for (const auto& [name, tensor] : state.entries()) {
-    const at::Tensor sent = tensor.detach().contiguous();
-    leaving.tickets.push_back(leaving.group->send(sent, to));
-    leaving.state.set(name, sent);
-  }
+  for (const auto& [name, tensor] : state.entries())
+    leaving.tickets.push_back(leaving.group->send(tensor.detach().contiguous(), to));
 }
 
 nn::State StageLinks::all_gradients(const PipelineStep& step, nn::State gradients,
@@ -192,6 +176,7 @@ nn::State StageLinks::pass_through(
     else
       last = std::move(state);
   }
+  finish();
   return last;
 }
 

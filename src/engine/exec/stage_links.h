@@ -32,8 +32,6 @@ class StageLinks {
     std::function<std::vector<nn::State>(const MicroBatch&)> shapes;
   };
   StageLinks(std::shared_ptr<dist::Mesh> mesh, at::Device device, Options options);
-  // Completes pending sends and receives first, unless the run has failed.
-  ~StageLinks();
 
   PipelineShape shape(int64_t micro_batches) const;
   int64_t stage() const { return stage_; }
@@ -74,7 +72,6 @@ class StageLinks {
     dist::Group* group = nullptr;
   };
   struct Leaving {
-    nn::State state;  // kept until the send is complete
     std::vector<dist::Group::Ticket> tickets;
     dist::Group* group = nullptr;
   };

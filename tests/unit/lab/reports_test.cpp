@@ -137,7 +137,7 @@ TEST(ReportHtml, TheFigureThatDecidesComesFirst) {
   EXPECT_NE(html.find(">Planned, reserved</button>"), std::string::npos);
   EXPECT_NE(html.find("<td class=\"n\">" + memory_text(largest.peak_reserved) + " ✗</td>"),
             std::string::npos);
-  const FigureCheck& check = views_of(run)[1].verdict.figures.at(0);
+  const FigureCheck check = views_of(run)[1].verdict.figures.at(0);
   EXPECT_NE(html.find("<span>" + percent_text(check.deviation()) +
                       "</span><small class=\"mu\">LitGPT: " + compared_text(check) + "</small>"),
             std::string::npos);
