@@ -263,16 +263,17 @@ double epsilon_of(const recipe::Recipe& recipe) {
 }
 
 // How far two runs' updates may be apart, by their own length. A gradient has about a hundred
-// roundings behind it, which at worst add up. Adam's and Lion's first steps are mostly signs, and
-// 16-bit weights and states round small updates up or away: a share of the elements as large as a
-// gradient's relative error goes the other way, by two steps, and so the length of the difference
-// is that share's root. Lion's next steps take the signs of gradients that are as far apart.
+// roundings behind it, which at worst add up. Adam's and Lion's first steps are mostly signs, as
+// Adafactor's are in vectors, and 16-bit weights and states round small updates up or away: a share
+// of the elements as large as a gradient's relative error goes the other way, by two steps, and so
+// the length of the difference is that share's root. Lion's next steps take the signs of gradients
+// that are as far apart.
 double tolerance_of(const recipe::Recipe& recipe) {
   const std::string_view optimizer = recipe::word_of(recipe.optimizer.name.value());
-  const bool is_linear = optimizer == "sgd" || optimizer == "adafactor";
+  const double epsilon = epsilon_of(recipe);
+  const bool is_linear = optimizer == "sgd" || (optimizer == "adafactor" && epsilon < 0x1p-20);
   const bool has_16_bits =
       recipe.has_16_bit_weights() || recipe.optimizer.state_dtype == "bfloat16";
-  const double epsilon = epsilon_of(recipe);
   if (is_linear && !has_16_bits) return 128 * epsilon;
   return 8 * std::pow(epsilon, optimizer == "lion" ? 0.25 : 0.5);
 }
