@@ -70,12 +70,15 @@ bool Conversation::take(const std::string& entry) {
 }
 
 void Conversation::ask(const std::string& question) {
+  const size_t first = first_;
+  const int64_t prompt_tokens = prompt_tokens_;
   exchanges_.push_back({.question = question});
   try {
     answer_last();
   } catch (...) {
     exchanges_.pop_back();
-    first_ = std::min(first_, exchanges_.size());
+    first_ = first;
+    prompt_tokens_ = prompt_tokens;
     throw;
   }
 }
@@ -101,7 +104,8 @@ Prompt Conversation::fitting_prompt() {
     const int64_t tokens = prompt_tokens_ + std::ssize(exchanges_.back().answer.ids);
     const bool is_last = !model_.keeps_turns || first_ + 1 == exchanges_.size();
     if (is_last || tokens + wanted <= model_.positions) {
-      if (first_ > 0 && !has_told)
+      const bool is_refused = tokens + (model_.is_decoder ? 1 : 0) > model_.positions;
+      if (first_ > 0 && !has_told && !is_refused)
         note_(
             fmt::format("[the conversation no longer fits into the model's {} tokens: the oldest "
                         "questions and answers are dropped from now on]",

@@ -36,7 +36,9 @@ class Chat : public testing::Test {
       }
       return prompt;
     };
-    model.answer = [this](const Prompt&, const std::vector<int32_t>& begun, uint64_t number) {
+    model.answer = [this, positions = model.positions](
+                       const Prompt& prompt, const std::vector<int32_t>& begun, uint64_t number) {
+      if (std::ssize(prompt.ids) >= positions) throw UserError("the prompt is too long");
       begun_ = begun;
       number_ = number;
       return next_;
@@ -144,6 +146,16 @@ TEST_F(Chat, AQuestionThatFailsIsForgotten) {
   EXPECT_THROW(chat.take("bad"), UserError);
   chat.take("two");
   EXPECT_EQ(sizes, (std::vector<size_t>{1, 3}));
+}
+
+// Exchanges that a too long question pushed out come back with its refusal.
+TEST_F(Chat, AQuestionThatIsTooLongTakesNothingFromTheConversation) {
+  Conversation chat = make({.positions = 40}, {.max_new_tokens = 10});
+  chat.take("one?");
+  EXPECT_THROW(chat.take(std::string(50, 'y')), UserError);
+  EXPECT_EQ(take_notes(), "") << "nothing was dropped";
+  chat.take("two?");
+  EXPECT_EQ(asked_, "user: one?\nassistant: yes\nuser: two?\n");
 }
 
 TEST_F(Chat, SavesRowsThatTrainingReads) {
