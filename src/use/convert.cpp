@@ -105,6 +105,13 @@ void check_gguf_type(const recipe::ConvertOptions& options, const std::string& t
   if (!options.imatrix_out.empty() && !from_rows)
     throw UserError("--imatrix_out {} keeps what --imatrix_data makes; give rows, as there",
                     options.imatrix_out);
+  if (fs::exists(options.imatrix_out))
+    throw UserError("{} exists already; give another --imatrix_out, or remove it first",
+                    options.imatrix_out);
+  if (!options.imatrix_out.empty() && fs::weakly_canonical(fs::absolute(options.imatrix_out)) ==
+                                          fs::weakly_canonical(fs::absolute(options.destination)))
+    throw UserError("--imatrix_out {} is where the model is written; give it a name of its own",
+                    options.imatrix_out);
   if (options.gguf_type.empty()) return;
   if (to != "gguf" && to != "ollama")
     throw UserError(

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -70,6 +71,9 @@ void print(const nlohmann::json& result) {
 }  // namespace
 
 void evaluate(const recipe::EvaluateOptions& options) {
+  if (std::filesystem::exists(options.captions_file))
+    throw UserError("{} exists already; give another --captions_file, or remove it first",
+                    options.captions_file);
   const engine::Host host =
       engine::prepare_host(options.memory_budget, options.num_threads, options.accelerator);
   const bool is_adapter = engine::is_adapter_directory(options.checkpoint_dir);

@@ -232,6 +232,10 @@ TEST_F(Captions, AreScoredWithAllReferencesOfAPicture) {
     EXPECT_TRUE(fs::is_regular_file(line["file"])) << line;
   }
   EXPECT_EQ(references, 3U);
+  const Result again = run({"evaluate", model_, "--data", "ImageFolder", "--data.path", photos_,
+                            "--captions_file", folder_ / "found.jsonl"});
+  EXPECT_EQ(again.exit_code, 2);
+  EXPECT_NE(again.output.find("found.jsonl exists already"), std::string::npos) << again.output;
   const Result some = run({"evaluate", model_, "--data", "ImageFolder", "--data.path", photos_,
                            "--precision", "32-true", "--micro_batch_size", "1", "--max_iters", "2",
                            "--captions", "false", "--json"});

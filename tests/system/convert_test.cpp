@@ -212,6 +212,15 @@ TEST_F(Trained, GgufIsQuantizedWithAnImportanceMatrixOfTheRows) {
   EXPECT_NE(weighted.find("quantize.imatrix.file"), std::string::npos);
   const size_t data = 4096;  // from the end: weights of a layer
   EXPECT_NE(weighted.substr(weighted.size() - data), plain.substr(plain.size() - data));
+  const auto refusal = [&](const fs::path& out) {
+    const Result result = run({"convert", model(), folder_ / "new.gguf", "--gguf_type", "Q4_0",
+                               "--imatrix_data", folder_ / "rows.jsonl", "--imatrix_out", out});
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_FALSE(fs::exists(folder_ / "new.gguf"));
+    return result.output;
+  };
+  EXPECT_NE(refusal(folder_ / "kept.gguf").find("exists already"), std::string::npos);
+  EXPECT_NE(refusal(folder_ / "./new.gguf").find("a name of its own"), std::string::npos);
   const std::string again = written("again.gguf", {"--imatrix", folder_ / "kept.gguf"});
   EXPECT_EQ(again.substr(again.size() - data), weighted.substr(weighted.size() - data));
 }
