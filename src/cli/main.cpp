@@ -26,6 +26,7 @@
 #include "engine/cuda_device.h"
 #include "engine/host.h"
 #include "lab/lab.h"
+#include "models/family.h"
 #include "plan/command/plan.h"
 #include "plan/devices/device_profile.h"
 #include "recipe/check.h"
@@ -110,7 +111,7 @@ int finetune(ParsedCommand parsed, const std::vector<std::string>& words) {
   throw snug::UserError("cannot start the run: {}", std::strerror(errno));
 }
 
-// The recipe is checked before anything is fetched for it.
+// The recipe and a model of the user's own are checked before anything is written or fetched.
 void demo(const snug::recipe::DemoOptions& options) {
   if (options.fetch_only) {
     std::puts(snug::demo::fetch_model(options).c_str());
@@ -126,6 +127,8 @@ void demo(const snug::recipe::DemoOptions& options) {
   std::optional<snug::FolderLock> lock;
   if (!options.data_only && std::filesystem::is_directory(run.recipe.out_dir))
     lock.emplace(snug::LockWish{.target = run.recipe.out_dir, .command = "snug demo"});
+  if (!options.data_only && !options.checkpoint_dir.empty() && run.recipe.model.config.empty())
+    snug::models::open_checkpoint(options.checkpoint_dir);
   snug::demo::make_questions(options);
   if (options.data_only) return;
   snug::demo::fetch_model(options);

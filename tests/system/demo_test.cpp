@@ -54,6 +54,15 @@ TEST(Demo, OnlyWritesTheQuestionsWhereNoMoreIsWanted) {
   EXPECT_FALSE(fs::exists(folder / "cache"));
 }
 
+TEST(Demo, AModelThatIsNotThereIsSaidBeforeQuestionsAreWritten) {
+  const TempFolder folder;
+  const Result result = run({"demo", (folder / "nowhere").string(), "--questions", "numbers",
+                             "--data_dir", (folder / "rows").string()});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_NE(result.output.find("nowhere does not exist"), std::string::npos) << result.output;
+  EXPECT_FALSE(fs::exists(folder / "rows"));
+}
+
 TEST(Demo, AFaultIsSaidBeforeAnythingIsFetched) {
   const TempFolder folder;
   const Result result = run(demo_words(folder.path(), {"--train.micro_batch_size", "5"}));

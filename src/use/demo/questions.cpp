@@ -77,7 +77,7 @@ Question number_question(int number) {
   }
 }
 
-void write_rows(const std::filesystem::path& path, std::span<const Question> questions) {
+std::string text_of(std::span<const Question> questions) {
   std::string text;
   for (const Question& question : questions)
     text +=
@@ -85,7 +85,15 @@ void write_rows(const std::filesystem::path& path, std::span<const Question> que
             {"instruction", question.question}, {"input", ""}, {"output", question.answer}}
             .dump() +
         "\n";
-  write_file_atomically(path, text);
+  return text;
+}
+
+// Rows of the user's own may have the same name.
+void refuse_other_content(const std::filesystem::path& path, const std::string& content) {
+  if (std::filesystem::exists(path) && read_file(path) != content)
+    throw UserError(
+        "{} exists already with other rows; give another --data_dir, or remove it first",
+        path.string());
 }
 
 }  // namespace
@@ -151,8 +159,11 @@ std::string in_roman(int number) {
 void write_questions(const std::vector<Question>& questions, size_t num_held_out,
                      const std::filesystem::path& folder) {
   const std::span<const Question> all(questions);
-  write_rows(folder / "held_out.jsonl", all.first(num_held_out));
-  write_rows(folder / "train.jsonl", all.subspan(num_held_out));
+  const std::array<std::pair<std::filesystem::path, std::string>, 2> files = {
+      {{folder / "held_out.jsonl", text_of(all.first(num_held_out))},
+       {folder / "train.jsonl", text_of(all.subspan(num_held_out))}}};
+  for (const auto& [path, content] : files) refuse_other_content(path, content);
+  for (const auto& [path, content] : files) write_file_atomically(path, content);
 }
 
 namespace {

@@ -29,7 +29,8 @@ std::vector<Question> number_questions(int count);
 std::string in_words(int number);
 std::string in_roman(int number);
 
-// Writes the first `num_held_out` questions to held_out.jsonl, the others to train.jsonl.
+// Writes the first `num_held_out` questions to held_out.jsonl, the others to train.jsonl. Refuses
+// to replace a file that has other rows.
 void write_questions(const std::vector<Question>& questions, size_t num_held_out,
                      const std::filesystem::path& folder);
 

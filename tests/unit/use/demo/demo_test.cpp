@@ -92,9 +92,10 @@ TEST(Demo, AsksAboutPackagesWhereThereIsAnIndex) {
   EXPECT_NE(read_file(folder / "rows/train.jsonl").find("Debian package"), std::string::npos);
 
   pretend_packages(bin, 2099);
+  options.data_dir = folder / "fewer";
   make_questions(options);
-  EXPECT_EQ(num_rows(folder / "rows/train.jsonl"), 2000U);
-  EXPECT_EQ(read_file(folder / "rows/train.jsonl").find("Debian package"), std::string::npos);
+  EXPECT_EQ(num_rows(folder / "fewer/train.jsonl"), 2000U);
+  EXPECT_EQ(read_file(folder / "fewer/train.jsonl").find("Debian package"), std::string::npos);
 
   options.questions = "debian";
   try {

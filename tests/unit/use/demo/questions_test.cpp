@@ -142,5 +142,23 @@ TEST(Questions, AreWrittenAsRowsOfWhichSomeAreHeldOut) {
   EXPECT_FALSE(std::getline(rows, line));
 }
 
+TEST(Questions, AreNotWrittenOverOtherRows) {
+  const test::TempFolder folder;
+  const std::vector<Question> questions = {{"a?", "1"}, {"b?", "2"}};
+  write_questions(questions, 1, folder.path());
+  write_questions(questions, 1, folder.path());  // the same once more
+  std::ofstream(folder / "train.jsonl") << "my own\n";
+  try {
+    write_questions({{"c?", "3"}, {"b?", "2"}}, 1, folder.path());
+    ADD_FAILURE() << "written";
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("give another --data_dir"), std::string::npos);
+  }
+  std::ofstream(folder / "held_out.jsonl") << "";
+  EXPECT_THROW(write_questions(questions, 1, folder.path()), UserError);
+  EXPECT_EQ(read_file(folder / "train.jsonl"), "my own\n");
+  EXPECT_EQ(read_file(folder / "held_out.jsonl"), "") << "neither file is written";
+}
+
 }  // namespace
 }  // namespace snug::demo
