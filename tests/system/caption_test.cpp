@@ -97,6 +97,19 @@ TEST_F(Captions, PassOverWhatCannotBeRead) {
   EXPECT_NE(result.output.find("a.png\t"), std::string::npos) << result.output;
 }
 
+TEST_F(Captions, NoFileIsLeftOrEmptiedWhereNoPictureCouldBeRead) {
+  std::ofstream(photos_ / "b.jpg", std::ios::trunc) << "\xff\xd8 broken";
+  const fs::path out = folder_ / "out.txt";
+  EXPECT_EQ(caption({photos_ / "b.jpg", "--out", out}).exit_code, 2);
+  EXPECT_FALSE(fs::exists(out));
+  std::ofstream(out) << "of an earlier run, which is longer than a caption of this model\n";
+  const std::string before = read_file(out);
+  EXPECT_EQ(caption({photos_ / "b.jpg", "--out", out, "--force"}).exit_code, 2);
+  EXPECT_EQ(read_file(out), before);
+  EXPECT_EQ(caption({photos_ / "a.png", "--out", out, "--force"}).exit_code, 0);
+  EXPECT_TRUE(read_file(out).starts_with((photos_ / "a.png").string() + "\t")) << read_file(out);
+}
+
 TEST_F(Captions, PassOverWhatDesktopsLeaveBehind) {
   fs::create_directories(photos_ / ".thumbnails");
   fs::copy_file(photos_ / "a.png", photos_ / "._a.png");

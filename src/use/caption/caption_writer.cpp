@@ -43,8 +43,15 @@ void check_caption_output(const recipe::CaptionOptions& options) {
 CaptionWriter::CaptionWriter(const recipe::CaptionOptions& options) : options_(options) {
   if (options.out.empty()) return;
   check_caption_output(options);
-  file_.reset(std::fopen(options.out.c_str(), "wb"));
+  is_new_ = !fs::exists(options.out);
+  // What an existing file holds goes with the first caption.
+  file_.reset(std::fopen(options.out.c_str(), "ab"));
   if (!file_) throw UserError("{} cannot be written: {}", options.out, std::strerror(errno));
+}
+
+CaptionWriter::~CaptionWriter() {
+  std::error_code ignored;
+  if (file_ && is_new_ && !has_written_) fs::remove(options_.out, ignored);
 }
 
 void CaptionWriter::write(const CaptionLine& line) {
@@ -54,6 +61,9 @@ void CaptionWriter::write(const CaptionLine& line) {
                          : report::printable(line.file) + "\t" + line.caption;
   text += '\n';
   if (!file_) return print_piece(text);
+  // A pipe or a device has nothing to empty.
+  if (!has_written_ && fs::is_regular_file(options_.out)) fs::resize_file(options_.out, 0);
+  has_written_ = true;
   if (std::fwrite(text.data(), 1, text.size(), file_.get()) != text.size() ||
       std::fflush(file_.get()) != 0)
     throw UserError("{}: {}", options_.out, std::strerror(errno));

@@ -32,6 +32,9 @@ class CaptionWriter {
  public:
   // Opens options.out. Borrows the options.
   explicit CaptionWriter(const recipe::CaptionOptions& options);
+  CaptionWriter(const CaptionWriter&) = delete;
+  CaptionWriter& operator=(const CaptionWriter&) = delete;
+  ~CaptionWriter();  // removes options.out if it is new and no caption was written
 
   // Whether the lines go to standard output.
   bool shows() const { return options_.out.empty() && !options_.beside; }
@@ -47,6 +50,8 @@ class CaptionWriter {
   };
   const recipe::CaptionOptions& options_;
   std::unique_ptr<std::FILE, Close> file_;
+  bool is_new_ = false;
+  bool has_written_ = false;
   std::map<std::filesystem::path, std::filesystem::path> beside_;  // the picture of each file
 };
 
