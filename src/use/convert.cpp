@@ -1,5 +1,8 @@
 // snug convert and snug merge: both write a checkpoint as a new model directory or file.
 // SPDX-License-Identifier: Apache-2.0
+#include <ATen/ops/aminmax.h>
+
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -62,6 +65,18 @@ at::ScalarType weight_type(const std::string& name, const models::Checkpoint& so
 bool stays_float32(const models::Model& model, const nn::Parameter& parameter) {
   return files::stays_float32(model.placement(models::Layout::Gguf, parameter).tensor,
                               parameter.shape.size());
+}
+
+// A weight that is written, of which one pass is cheap beside reading it.
+at::Tensor finite(at::Tensor value, const nn::Parameter& parameter, const std::string& source) {
+  const auto [least, greatest] = at::aminmax(value);  // NaN if any is
+  if (!std::isfinite(least.item<float>()) || !std::isfinite(greatest.item<float>()))
+    throw UserError(
+        "{}: {} holds NaN or infinite numbers{}; its training diverged, use an earlier checkpoint "
+        "(snug verify names files that are damaged)",
+        source, parameter.name,
+        value.scalar_type() == at::kHalf ? " as float16, where bfloat16 holds greater ones" : "");
+  return value;
 }
 
 // What a GGUF file's name stands for: of a model that sees pictures two files.
@@ -205,11 +220,12 @@ void convert_model(const recipe::ConvertOptions& options, const std::string& to)
   if (!options.imatrix_data.empty()) importance = importance_from_rows(options);
   if (!options.imatrix_out.empty()) files::write_importance(*importance, options.imatrix_out);
   const auto read = [&](const nn::Parameter& parameter) {
-    if (makes_gguf && stays_float32(*checkpoint.model, parameter))
-      return models::read_parameter(checkpoint, parameter, at::kFloat);
     const bool quantizes = !options.gguf_type.empty();
-    return models::read_parameter(checkpoint, parameter,
-                                  quantizes ? models::stored_type(checkpoint, parameter) : type);
+    const at::ScalarType own = makes_gguf && stays_float32(*checkpoint.model, parameter)
+                                   ? at::kFloat
+                               : quantizes ? models::stored_type(checkpoint, parameter)
+                                           : type;
+    return finite(models::read_parameter(checkpoint, parameter, own), parameter, options.source);
   };
   const FolderLock lock = lock_destination(options);
   const std::vector<fs::path> written = to == "gguf"
@@ -339,7 +355,9 @@ void merge(const recipe::MergeOptions& options) {
   destination_of(options);  // another merge may have finished meanwhile
   engine::export_hugging_face(
       destination, untied ? *untied : *base.model, tokenizer.get(),
-      engine::merged_reader(base, adapter, type),
+      [&, merged = engine::merged_reader(base, adapter, type)](const nn::Parameter& parameter) {
+        return finite(merged(parameter), parameter, base_path);
+      },
       {.dtype = type, .processor = base_path, .add = [&](const fs::path& folder) {
          data::copy_prompt_record(options.checkpoint_dir, folder);
        }});

@@ -239,6 +239,31 @@ TEST_F(Trained, AFolderForOllamaHasTheGgufFileAndAModelfile) {
   EXPECT_EQ(run({"verify", folder}).exit_code, 0);
 }
 
+TEST_F(Trained, WeightsThatAreNoNumbersAreRefused) {
+  const fs::path file = model() / "model.safetensors";
+  std::string bytes = read_file(file);
+  bytes.replace(bytes.size() - 4, 4, std::string("\x00\x00\xc0\x7f", 4));  // NaN
+  std::ofstream(file) << bytes;
+  fs::remove(model() / "checksums.json");
+  const fs::path gguf = folder_ / "new.gguf", hf = folder_ / "new";
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{gguf}, {gguf, "--gguf_type", "Q8_0"}, {hf}}) {
+    std::vector<std::string> command{"convert", model()};
+    command.insert(command.end(), words.begin(), words.end());
+    const Result result = run(command);
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_NE(result.output.find("weight holds NaN or infinite numbers"), std::string::npos)
+        << result.output;
+    EXPECT_FALSE(fs::exists(gguf) || fs::exists(hf));
+  }
+  for (const char* beams : {"1", "2"}) {
+    const Result result = run({"generate", model(), "--prompt", "a", "--num_beams", beams,
+                               "--temperature", "0", "--max_new_tokens", "2"});
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_NE(result.output.find("a logit is NaN"), std::string::npos) << result.output;
+  }
+}
+
 TEST_F(Trained, GgufTypesAreForGgufFilesAlone) {
   const auto refusal = [&](const std::vector<std::string>& more) {
     std::vector<std::string> words{"convert", model()};

@@ -176,6 +176,16 @@ TEST_F(Merge, ARunsAdapterKeepsItsLoss) {
   }
 }
 
+TEST_F(Merge, RefusesABaseWithWeightsThatAreNoNumbers) {
+  const fs::path model = base("base"), source = adapter("peft/query-value", model);
+  const fs::path file = model / "model.safetensors";
+  std::string bytes = read_file(file);
+  bytes.replace(bytes.size() - 4, 4, std::string("\x00\x00\xc0\x7f", 4));  // NaN
+  std::ofstream(file) << bytes;
+  expect_part(run({"merge", source}), 2, "weight holds NaN or infinite numbers");
+  EXPECT_FALSE(fs::exists(source.string() + "-merged"));
+}
+
 TEST_F(Merge, SaysWhatIsWrong) {
   const fs::path source = adapter("peft/query-value", folder_ / "gone");
   expect_part(run({"merge", source}), 2, "which is not on this machine (looked for ");

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "use/generate/generate_ids.h"
 
-#include <ATen/ops/argmax.h>
 #include <ATen/ops/log_softmax.h>
+#include <ATen/ops/max.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/topk.h>
 
@@ -64,9 +64,13 @@ class Single {
     if (options_.rules.any()) apply_rules(options_.rules, seen_, made, options_.end_ids, logits);
     std::vector<int32_t> chosen;
     if (options_.sampling.temperature <= 0) {
-      const at::Tensor best = logits.argmax(1).cpu();  // the next token is chosen on the host
-      for (int64_t row = 0; row < best.size(0); ++row)
+      const auto [greatest, places] = at::max(logits, 1);  // NaN if any is
+      // The next token is chosen on the host.
+      const at::Tensor values = greatest.cpu(), best = places.cpu();
+      for (int64_t row = 0; row < best.size(0); ++row) {
+        check_logit(values.const_data_ptr<float>()[row]);
         chosen.push_back(static_cast<int32_t>(best.const_data_ptr<int64_t>()[row]));
+      }
       return chosen;
     }
     const at::Tensor rows = logits.cpu().contiguous();
@@ -167,6 +171,7 @@ class Searches {
     const at::Tensor best = values.cpu().contiguous(), where = places.cpu().contiguous();
     std::vector<Continuation> continuations(static_cast<size_t>(wanted));
     for (size_t row = 0; row < alive_.size(); ++row) {
+      check_logit(best.const_data_ptr<float>()[row * continuations.size()]);  // NaN if any is
       for (size_t i = 0; i < continuations.size(); ++i) {
         const size_t at = row * continuations.size() + i;
         const int64_t place = where.const_data_ptr<int64_t>()[at];

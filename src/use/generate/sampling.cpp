@@ -14,10 +14,23 @@
 #include <set>
 #include <vector>
 
+#include "base/error.h"
+
 namespace snug::use {
 
+void check_logit(float logit) {
+  if (!std::isfinite(logit))
+    throw UserError(
+        "a logit is {}: weights of the model hold NaN or infinities, or are too large for "
+        "--precision; snug verify names files that are damaged",
+        std::isnan(logit) ? "NaN" : "infinite");
+}
+
 int32_t TokenSampler::next(std::span<const float> logits) {
-  const auto best = std::max_element(logits.begin(), logits.end());
+  auto best = logits.begin();
+  for (auto at = logits.begin(); at != logits.end() && !std::isnan(*best); ++at)
+    if (std::isnan(*at) || *at > *best) best = at;
+  check_logit(*best);
   if (options_.temperature <= 0) return static_cast<int32_t>(best - logits.begin());
   std::vector<int32_t> order(logits.size());
   std::iota(order.begin(), order.end(), 0);

@@ -21,6 +21,9 @@ struct SamplingOptions {
   uint64_t seed = 1234;
 };
 
+// Throws UserError if the greatest of a sequence's logits, which is NaN if any is, is no number.
+void check_logit(float logit);
+
 class TokenSampler {
  public:
   explicit TokenSampler(const SamplingOptions& options)

@@ -4,6 +4,9 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
 #include <random>
 
 #include "base/error.h"
@@ -38,6 +41,9 @@ class TableModel : public NextLogits {
     sequences_ = std::move(selected);
   }
   std::optional<int32_t> decoder_start() const override { return std::nullopt; }
+
+  // The logit of one token, whatever the last two.
+  void set_column(int64_t token, float logit) { table_.select(2, token).fill_(logit); }
 
   double log_probability(std::vector<int32_t> sequence, const std::vector<int32_t>& ids) const {
     double sum = 0;
@@ -133,6 +139,22 @@ TEST(Generation, RulesHold) {
             EXPECT_FALSE(std::equal(&made.ids[i], &made.ids[i] + 3, &made.ids[j]));
       }
     }
+}
+
+// Wherever it is in the vocabulary, for the best token, a drawn one and beams.
+TEST(Generation, LogitsThatAreNoNumbersAreAnError) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (const float bad : {std::nanf(""), infinity})
+    for (const int64_t column : {int64_t{0}, kVocabulary - 1})
+      for (const int64_t beams : {0, 1, 3}) {  // 0: draws
+        TableModel model(7);
+        model.set_column(column, bad);
+        GenerationOptions options = greedy();
+        options.num_beams = std::max<int64_t>(1, beams);
+        if (beams == 0) options.sampling = {.temperature = 1, .top_k = 3};
+        EXPECT_THROW(generate_ids(model, kPrompts, options, {}), UserError)
+            << bad << " in column " << column << ", beams " << beams;
+      }
 }
 
 TEST(Generation, DrawsAreEachSequencesOwn) {
