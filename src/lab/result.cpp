@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/log.h"
 
 namespace nlohmann {
 
@@ -181,9 +182,15 @@ LabRun read_lab_run(const std::filesystem::path& folder) {
       throw UserError("{}: row {} is not in suite.json", (folder / "lab.json").string(), id);
     run.rows.push_back(*row);
     const std::filesystem::path file = folder / "rows" / id / "row.json";
-    std::optional<RowResult> left;
-    if (std::filesystem::exists(file)) left = read_row_json(file);
-    run.results.push_back(result_of(run.record, id, std::move(left)));
+    try {
+      std::optional<RowResult> left;
+      if (std::filesystem::exists(file)) left = read_row_json(file);
+      run.results.push_back(result_of(run.record, id, std::move(left)));
+    } catch (const UserError& error) {  // the other rows are read all the same
+      warn("{}", error.what());
+      run.results.push_back(
+          {.id = id, .reason = "its row.json cannot be read; the same snug lab run does it again"});
+    }
   }
   return run;
 }

@@ -333,6 +333,8 @@ TEST_F(LabFiles, AFolderTellsItsRunWithoutTheRecipes) {
   std::filesystem::create_directories(folder_ / "rows" / "c");
   write_file_atomically(folder_ / "rows" / "c" / "row.json",
                         row_json({.id = "c", .outcome = Outcome::OutOfMemory}));
+  std::filesystem::create_directories(folder_ / "rows" / "a");
+  write_file_atomically(folder_ / "rows" / "a" / "row.json", "{\"id\": \"a\", \"outc");
   const LabRun run = read_lab_run(folder_.path());
   EXPECT_EQ(run.mode, Mode::Plan);
   ASSERT_EQ(run.rows.size(), 2U);
@@ -347,6 +349,7 @@ TEST_F(LabFiles, AFolderTellsItsRunWithoutTheRecipes) {
   EXPECT_EQ(run.suite.rows[1].explained, suite.rows[1].explained);
   EXPECT_EQ(suite_json(run.suite), suite_json(suite));
   EXPECT_EQ(run.find("a")->outcome, Outcome::NotRun);
+  EXPECT_NE(run.find("a")->reason.find("cannot be read"), std::string::npos) << "a damaged record";
   EXPECT_EQ(run.find("c")->outcome, Outcome::OutOfMemory);
 }
 
