@@ -18,6 +18,7 @@
 #include "models/idefics3/model.h"
 #include "models/language_part.h"
 #include "models/opt/model.h"
+#include "models/run_folder.h"
 #include "models/t5/model.h"
 
 namespace snug::models {
@@ -309,12 +310,10 @@ Checkpoint open_checkpoint(const fs::path& path, Part part) {
     throw UserError(
         "{} holds an adapter, not a model: give its base, or merge both with snug merge {}",
         path.string(), path.string());
-  const fs::path trained = path / "final";
   throw UserError(
       "{} holds no model: neither config.json (Hugging Face) nor model_config.yaml with "
       "lit_model.pth (LitGPT) nor a .gguf file is in it{}",
-      path.string(),
-      fs::is_directory(trained) ? "; what a run trained is in " + trained.string() : "");
+      path.string(), found_of_a_run(path));
 }
 
 std::unique_ptr<Model> model_like(const Model& model) {

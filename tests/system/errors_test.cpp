@@ -50,6 +50,19 @@ TEST_F(Errors, FolderWithoutModel) {
   expect_user_error({"generate", folder_ / "empty", "--prompt", "a"}, "holds no model");
 }
 
+TEST_F(Errors, ARunsCheckpointIsNoModel) {
+  fs::create_directories(folder_ / "run/step-000001");
+  fs::create_directory(folder_ / "run/final");
+  for (const char* name : {"state.json", "model.safetensors"})
+    std::ofstream(folder_ / "run/step-000001" / name) << "{}";
+  const std::string trained = "what the run trained is in " + (folder_ / "run/final").string();
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"generate", folder_ / "run/step-000001", "--prompt", "a"},
+        {"merge", folder_ / "run/step-000001"}})
+    expect_user_error(words, "it is a checkpoint, from which --resume goes on; " + trained);
+  expect_user_error({"merge", folder_ / "run"}, trained);
+}
+
 TEST_F(Errors, GgufThatIsNone) {
   std::ofstream(folder_ / "model.gguf") << "this is not a model";
   expect_user_error({"generate", folder_ / "model.gguf", "--prompt", "a"}, "model.gguf");

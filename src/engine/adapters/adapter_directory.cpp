@@ -18,6 +18,7 @@
 #include "files/checkpoint/adapters/peft_adapter.h"
 #include "files/checkpoint/adapters/peft_config.h"
 #include "files/weights/dtype.h"
+#include "models/run_folder.h"
 
 namespace snug::engine {
 namespace {
@@ -32,8 +33,8 @@ constexpr std::string_view kWeight = ".weight";
     throw UserError("{} does not exist; give a folder with an adapter", directory.string());
   throw UserError(
       "{} holds no adapter: neither adapter_config.json (PEFT) nor lit_model.pth.lora (LitGPT) is "
-      "in it",
-      directory.string());
+      "in it{}",
+      directory.string(), models::found_of_a_run(directory));
 }
 
 std::string environment(const char* name) {
