@@ -105,6 +105,8 @@ constexpr Synonym kSynonyms[] = {
     {"output", "out_dir"},
     // generation
     {"max_tokens", "max_new_tokens"},
+    {"output", "out"},
+    {"quantize", "gguf_type"},
     {"max_length", "max_new_tokens"},
     {"system", "sys_prompt"},
     {"system_prompt", "sys_prompt"},
@@ -143,9 +145,23 @@ std::string near_key(std::string_view key, const std::vector<Row>& rows) {
   for (const Synonym& other : kSynonyms)
     if (other.word == word && std::ranges::count(names, other.key) > 0)
       return std::string(other.key);
+  // gguf_type for type, which dtype is nearer to by its letters alone.
+  const auto has_part = [&](const std::string& other) {
+    return ("_" + other + "_").find(fmt::format("_{}_", word)) != std::string::npos;
+  };
+  if (word.size() > 2 && std::ranges::count_if(words, has_part) == 1)
+    return row_of(*std::ranges::find_if(words, has_part));
   for (const Row& row : rows) names.insert(names.end(), row.aliases.begin(), row.aliases.end());
   if (const Row* near = find_row(rows, nearest_name(key, names))) return near->key;
-  return row_of(nearest_name(word, words));
+  if (std::string near = row_of(nearest_name(word, words)); !near.empty()) return near;
+  // max_new_tokens for max_token, by max_tokens. A first letter that differs is another word.
+  std::vector<std::string> others;
+  for (const Synonym& other : kSynonyms)
+    if (!word.empty() && other.word.front() == word.front() &&
+        std::ranges::count(names, other.key) > 0)
+      others.emplace_back(other.word);
+  const std::string other = nearest_name(word, others);
+  return other.empty() ? "" : near_key(other, rows);
 }
 
 }  // namespace snug::recipe

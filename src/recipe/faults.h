@@ -16,8 +16,8 @@ namespace snug::recipe {
 void throw_faults(std::vector<std::string> faults, const std::string& where);
 
 // The key that was probably meant by `key`, which no row has: the same word in another group
-// (max_norm for train.max_norm), another trainer's name for it (save_steps), or the nearest
-// spelling. Empty: none.
+// (max_norm for train.max_norm), another trainer's name for it (save_steps), the only one with
+// this part (beams for num_beams), or the nearest spelling. Empty: none.
 std::string near_key(std::string_view key, const std::vector<Row>& rows);
 
 }  // namespace snug::recipe

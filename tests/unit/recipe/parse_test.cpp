@@ -356,6 +356,22 @@ TEST(Parse, OtherCommands) {
   error_of([] { parse_command_line(std::vector<std::string>{"generate", "m\xff"}); });
 }
 
+TEST(DidYouMean, KnowsAKeyByAPartOfItsName) {
+  const auto expect = [](const std::string& words, const std::string& key) {
+    EXPECT_CONTAINS(parse_error(words), "did you mean " + key + "?");
+  };
+  expect("generate m --max_token 5", "max_new_tokens");
+  expect("generate m --beams 3", "num_beams");
+  expect("caption m a.png --output x", "out");
+  expect("convert m x.gguf --quantize Q4_0", "gguf_type");
+  expect("convert m x.gguf --type Q4_0", "gguf_type");
+  expect("convert m x.gguf --dtyp f16", "dtype");
+  // Several keys have this part.
+  EXPECT_EQ(parse_error("finetune m --size 3").find("did you mean"), std::string::npos);
+  // Not precision, as dtype would be.
+  EXPECT_EQ(parse_error("finetune m --type x").find("did you mean"), std::string::npos);
+}
+
 // Other trainers' names lead to the key that means the same, and to none where there is none.
 TEST(DidYouMean, KnowsOtherTrainersNames) {
   const auto meant = [](const std::string& option) {
