@@ -4,6 +4,7 @@
 
 #include "lab/report/figures.h"
 #include "lab/report/reports.h"
+#include "lab/report/verdict.h"
 
 namespace snug::lab {
 namespace {
@@ -28,9 +29,10 @@ const char* expected_words(Expected expected) {
 }
 
 std::string rows_table(const LabRun& run, const std::vector<RowView>& views) {
-  std::string out =
-      "| row | what it is | published | my guess | ended | time a step | memory | utilization |\n"
-      "| --- | --- | --- | --- | --- | --- | --- | --- |\n";
+  std::string out = fmt::format(
+      "| row | what it is | {} | my guess | ended | time a step | memory | utilization |\n"
+      "| --- | --- | --- | --- | --- | --- | --- | --- |\n",
+      has_source(run) ? "published" : "expected");
   for (const RowView& view : views)
     out += fmt::format("| {} | {} | {} | |{}\n", markdown(view.row->id), markdown(view.row->title),
                        expected_words(view.row->expected), measured_cells(run, view));
@@ -50,8 +52,10 @@ std::string question_of(const LabRun& run, const RowView& view) {
         markdown(view.row->id), markdown(before->id),
         view.changes.empty() ? "" : " (" + markdown(view.changes) + ")");
   if (other_end)
-    question += fmt::format("{}The original ran out of memory with **{}**. Why does it fit here?",
-                            question.empty() ? "" : " ", markdown(view.row->id));
+    question += fmt::format("{}{} **{}**. Why does it fit here?", question.empty() ? "" : " ",
+                            has_source(run) ? "The original ran out of memory with"
+                                            : "The suite expects too little memory for",
+                            markdown(view.row->id));
   return question;
 }
 
