@@ -47,6 +47,11 @@ bool names_recipe(const std::vector<std::string>& words) {
 }
 
 // The user's own model, or the one to fetch.
+// Whose files are the demo's, with other questions too.
+bool has_default_folder(const recipe::DemoOptions& options) {
+  return options.data_dir == recipe::DemoOptions().data_dir;
+}
+
 std::string path_of_model(const recipe::DemoOptions& options) {
   const ModelSource& source = model_source(options.model);
   if (options.checkpoint_dir.empty()) return model_path(source).string();
@@ -68,7 +73,7 @@ std::vector<std::string> finetune_words(const recipe::DemoOptions& options) {
     words.insert(words.end(), source.finetune_words.begin(), source.finetune_words.end());
   }
   // The recipes name the default folder.
-  if (options.data_dir != recipe::DemoOptions().data_dir) {
+  if (!has_default_folder(options)) {
     const std::filesystem::path folder = options.data_dir;
     words.insert(words.end(), {"--data.json_path", (folder / "train.jsonl").string(),
                                "--data.val_path", (folder / "held_out.jsonl").string()});
@@ -81,7 +86,7 @@ void make_questions(const recipe::DemoOptions& options) {
   std::string about;
   const std::vector<Question> questions = chosen_questions(options.questions, about);
   hub::make_folder(options.data_dir);
-  write_questions(questions, kNumHeldOut, options.data_dir);
+  write_questions(questions, kNumHeldOut, options.data_dir, has_default_folder(options));
   std::printf("Questions %s about %s, %zu of them held out, in %s\n",
               with_commas(static_cast<long long>(questions.size())).c_str(), about.c_str(),
               kNumHeldOut, options.data_dir.c_str());

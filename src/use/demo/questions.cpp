@@ -157,12 +157,13 @@ std::string in_roman(int number) {
 }
 
 void write_questions(const std::vector<Question>& questions, size_t num_held_out,
-                     const std::filesystem::path& folder) {
+                     const std::filesystem::path& folder, bool own) {
   const std::span<const Question> all(questions);
   const std::array<std::pair<std::filesystem::path, std::string>, 2> files = {
       {{folder / "held_out.jsonl", text_of(all.first(num_held_out))},
        {folder / "train.jsonl", text_of(all.subspan(num_held_out))}}};
-  for (const auto& [path, content] : files) refuse_other_content(path, content);
+  for (const auto& [path, content] : files)
+    if (!own) refuse_other_content(path, content);
   for (const auto& [path, content] : files) write_file_atomically(path, content);
 }
 

@@ -30,9 +30,9 @@ std::string in_words(int number);
 std::string in_roman(int number);
 
 // Writes the first `num_held_out` questions to held_out.jsonl, the others to train.jsonl. Refuses
-// to replace a file that has other rows.
+// to replace files that have other rows, but in a folder that is the program's `own`.
 void write_questions(const std::vector<Question>& questions, size_t num_held_out,
-                     const std::filesystem::path& folder);
+                     const std::filesystem::path& folder, bool own = false);
 
 // This machine's Debian or Ubuntu package index as text (apt-cache dumpavail); empty without one.
 std::string package_index();

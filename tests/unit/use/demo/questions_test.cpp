@@ -158,6 +158,8 @@ TEST(Questions, AreNotWrittenOverOtherRows) {
   EXPECT_THROW(write_questions(questions, 1, folder.path()), UserError);
   EXPECT_EQ(read_file(folder / "train.jsonl"), "my own\n");
   EXPECT_EQ(read_file(folder / "held_out.jsonl"), "") << "neither file is written";
+  write_questions(questions, 1, folder.path(), /*own=*/true);
+  EXPECT_NE(read_file(folder / "train.jsonl"), "my own\n");
 }
 
 }  // namespace
