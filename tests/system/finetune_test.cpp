@@ -140,7 +140,7 @@ TEST(Finetune, FinalModelGoesOnWhereTrainingEnded) {
   const double loss = nlohmann::json::parse(evaluated.output)["loss"];
   EXPECT_LT(loss, losses(read_run(folder / "out")).front());
   expect_part(run({"generate", folder / "out", "--prompt", "say 3"}), 2,
-              "what a run trained is in " + trained);
+              "what the run trained is in " + trained);
   expect_part(run({"convert", trained, folder / "out.gguf"}), 0,
               "fine-tuned with prompt style plain, which a GGUF file cannot say");
 }
