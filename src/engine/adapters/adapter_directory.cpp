@@ -6,7 +6,6 @@
 
 #include <cstdlib>
 #include <map>
-#include <ranges>
 #include <string>
 #include <vector>
 
@@ -157,18 +156,16 @@ fs::path find_base(const fs::path& directory) {
   const std::string name = named_base(directory);
   if (name.empty())
     throw UserError("{} does not say which base it is for; give the base too", directory.string());
-  std::vector<fs::path> places{name};
-  if (places.front().is_relative())
-    places.insert(places.end(), {fs::path("checkpoints") / name, in_hub_cache(name)});
-  for (const fs::path& place : places)
+  std::vector<std::string> places{name};
+  if (fs::path(name).is_relative())
+    places.insert(places.end(),
+                  {(fs::path("checkpoints") / name).string(), in_hub_cache(name).string()});
+  for (const std::string& place : places)
     if (fs::exists(place)) return place;
   throw UserError(
       "{} is for the base {}, which is not on this machine (looked for {}); give the base's folder "
       "too, or fetch it with: snug download ORG/NAME",
-      directory.string(), name,
-      fmt::join(
-          places | std::views::transform([](const fs::path& place) { return place.string(); }),
-          ", "));
+      directory.string(), name, fmt::join(places, ", "));
 }
 
 checkpoint::Adapter read_adapter(const fs::path& directory, models::Model& base) {
