@@ -132,8 +132,8 @@ void Sampler::enter_epoch(int64_t epoch) {
   // The end of an epoch is as drawn, unless it has so few samples that its begin reaches it.
   const int64_t first = size < 3 * apart ? 0 : std::max<int64_t>(epoch - 1, 0);
   Order order;
-  for (const Order& known : {order_, other_})
-    if (known.epoch < epoch && known.epoch >= std::max(first, order.epoch)) order = known;
+  for (const Order* known : {&order_, &other_})
+    if (known->epoch < epoch && known->epoch >= std::max(first, order.epoch)) order = *known;
   const bool is_known = order.epoch >= 0 || first == 0;
   if (order.epoch < 0) order = {first, drawn(first)};
   while (order.epoch < epoch) {
