@@ -5,6 +5,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
+#include <exception>
 #include <string>
 #include <utility>
 
@@ -60,7 +61,13 @@ CopyStream::CopyStream(at::Device device) : device_(device) {
                 .getStreamFromGlobalPool(device, /*isHighPriority=*/false);
 }
 
-CopyStream::~CopyStream() = default;
+CopyStream::~CopyStream() {
+  try {
+    if (side_) wait_for_all_on_host();
+  } catch (const std::exception&) {
+    // The device has failed: nothing is left to wait for, and somebody else says so.
+  }
+}
 
 CopyStream::Ticket CopyStream::start(std::vector<Copy> copies) {
   if (copies.empty()) return nullptr;

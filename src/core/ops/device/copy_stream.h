@@ -35,6 +35,7 @@ class CopyStream {
   using Ticket = std::shared_ptr<const Batch>;
 
   explicit CopyStream(at::Device device);
+  // Waits on the host: memory that the copies read is often freed next, and written again.
   ~CopyStream();
   CopyStream(const CopyStream&) = delete;
   CopyStream& operator=(const CopyStream&) = delete;

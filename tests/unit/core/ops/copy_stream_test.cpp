@@ -4,16 +4,19 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <memory>
+
 #include "base/error.h"
 #include "core/memory/ledger.h"
 #include "core/memory/placement.h"
+#include "support/test_device.h"
 
 namespace snug::ops {
 namespace {
 
 class CopyStreamTest : public ::testing::Test {
  protected:
-  static void SetUpTestSuite() { memory::install_allocators(); }
+  static void SetUpTestSuite() { tests::prepare_test_device(); }
   const at::Tensor from_ = at::arange(10, at::kFloat);
   const at::Tensor to_ = at::zeros({10});
   CopyStream stream_{at::kCPU};
@@ -60,6 +63,18 @@ TEST_F(CopyStreamTest, LandsOnlyInMemoryThatCopiesWriteFirst) {
   const at::Tensor home = on_host(memory::HostUse::Written);
   EXPECT_THROW(stream_.start({{.to = home, .from = from_}}), InternalError);
   stream_.wait(stream_.start({{.to = to_, .from = home}}));
+}
+
+// As where a run ends amid a step and the next one takes its memory.
+TEST_F(CopyStreamTest, ItsEndWaitsForItsCopies) {
+  const at::Device device = tests::test_device();
+  const at::Tensor there = at::empty({10}, at::TensorOptions().device(device));
+  const at::Tensor home = memory::empty_on_host(
+      {10}, at::kFloat, device, memory::Category::Parameters, memory::HostUse::Written);
+  home.copy_(from_);
+  std::make_unique<CopyStream>(device)->start({{.to = there, .from = home}});
+  home.zero_();
+  EXPECT_TRUE(at::equal(there.cpu(), from_));
 }
 
 TEST_F(CopyStreamTest, NothingToWaitFor) {
