@@ -3,6 +3,7 @@
 
 #include <ATen/Parallel.h>
 
+#include "base/error.h"
 #include "base/trace.h"
 #include "core/memory/guards.h"
 
@@ -15,12 +16,8 @@ std::vector<optim::NamedTensor> DelayedUpdate::aliases_of(
   return aliases;
 }
 
-DelayedUpdate::~DelayedUpdate() {
-  if (running_.valid()) running_.wait();
-}
-
 void DelayedUpdate::start(const optim::StepOptions& options) {
-  wait();
+  SNUG_CHECK(!is_under_way(), "the update before has not been waited for");
   for (size_t i = 0; i < homes_.size(); ++i) {
     aliases_[i].tensor.mutable_grad() = homes_[i].tensor.grad();
     homes_[i].tensor.mutable_grad().reset();
@@ -46,7 +43,7 @@ void DelayedUpdate::wait() {
     for (const optim::NamedTensor& alias : aliases_) alias.tensor.mutable_grad().reset();
   };
   try {
-    if (running_.valid()) running_.get();
+    if (is_under_way()) running_.get();
   } catch (...) {
     free_gradients();
     throw;

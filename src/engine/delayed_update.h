@@ -24,7 +24,6 @@ class DelayedUpdate {
         homes_(std::move(homes)),
         aliases_(std::move(aliases)),
         in_background_(in_background) {}
-  ~DelayedUpdate();
   DelayedUpdate(const DelayedUpdate&) = delete;
   DelayedUpdate& operator=(const DelayedUpdate&) = delete;
 
@@ -33,6 +32,9 @@ class DelayedUpdate {
   void start(const optim::StepOptions& options);
   // Waits until the last update is complete. Throws what it threw.
   void wait();
+
+  // Whether an update was started that nobody has waited for.
+  bool is_under_way() const { return running_.valid(); }
 
   // If false, start() runs the update itself; for machines without a second processor.
   void set_in_background(bool in_background) { in_background_ = in_background; }
@@ -47,7 +49,7 @@ class DelayedUpdate {
   std::vector<optim::NamedTensor> homes_;
   std::vector<optim::NamedTensor> aliases_;
   bool in_background_;
-  std::future<void> running_;
+  std::future<void> running_;  // last: its destructor waits, while what it works with is there
 };
 
 }  // namespace snug::engine

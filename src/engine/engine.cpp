@@ -271,7 +271,7 @@ Update Engine::step(const std::function<void()>& run_micro_batches, const Update
     optimizer->begin_step();
     in_backward->start_updating({.lr = options.lr, .gradient_scale = factor});
     run_micro_batches();
-    copies->wait_for_all();
+    // Weights from the host are there: OptimizerOffload waits for all copies.
     if (sharding != nullptr) sharding->publish();
     return {.grad_norm = global_norm(in_backward->gradient_sum_of_squares())};
   }

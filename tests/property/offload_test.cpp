@@ -8,8 +8,10 @@
 #include <vector>
 
 #include "base/error.h"
+#include "core/ops/device/copy_stream.h"
 #include "data/micro_batch.h"
 #include "engine/batch.h"
+#include "engine/delayed_update.h"
 #include "files/checkpoint/training_checkpoint.h"
 #include "support/fixed_order.h"
 #include "support/temp_folder.h"
@@ -54,6 +56,7 @@ void expect_same_weights(const TinyRun& a, const TinyRun& b) {
 
 // A run that goes on where `first`, whose checkpoint after two steps is `saved`, goes on.
 void resume(TinyRun& run, const TinyRun& first, const std::filesystem::path& saved) {
+  run.engine.copies->wait_for_all_on_host();  // the first weights', which are written over
   checkpoint::load_tensors(saved, run.engine.training_tensors());
   run.engine.optimizer->set_num_steps(2);
   run.engine.weights_changed();
@@ -254,6 +257,19 @@ TEST_F(Offload, ADelayedUpdateAccumulatesAndSkipsLikePlain) {
       expected.run().stepper->scaler().restore(1024, 0);
     }
   }
+}
+
+TEST_F(Offload, CheckpointsAndTheEndWaitForADelayedUpdate) {
+  TinyRun run(delayed_recipe({"", [](recipe::Recipe&) {}}), samples_);
+  const engine::DelayedUpdate& update = *run.engine.delayed;
+  run.engine.delayed->set_in_background(true);
+  train(run, 1);
+  EXPECT_TRUE(update.is_under_way());
+  run.engine.training_tensors();
+  EXPECT_FALSE(update.is_under_way());
+  train(run, 1);
+  run.engine.finish_updates();
+  EXPECT_FALSE(update.is_under_way());
 }
 
 TEST_F(Offload, ADelayedRunGoesOnAsIfNeverStopped) {

@@ -6,8 +6,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/dist/nccl_group.h"
 
-#include <c10/cuda/CUDAGuard.h>
-
 #include <algorithm>
 #include <chrono>
 #include <thread>
@@ -84,7 +82,6 @@ class NcclGroup : public Group {
     if (!ticket) return;
     auto& pending = static_cast<NcclPending&>(*ticket);
     if (!pending.work) return;
-    const c10::cuda::CUDAGuard guard(device_);
     guarded(pending.what, pending.unit, [&] { pending.work->wait(); });
     release(pending);
   }
@@ -93,7 +90,6 @@ class NcclGroup : public Group {
     if (!ticket) return;
     auto& pending = static_cast<NcclPending&>(*ticket);
     if (!pending.work) return;
-    const c10::cuda::CUDAGuard guard(device_);
     const auto begin = std::chrono::steady_clock::now();
     guarded(pending.what, pending.unit, [&] {
       pending.work->wait();
@@ -181,7 +177,6 @@ class NcclGroup : public Group {
     auto pending = std::make_shared<NcclPending>();
     pending->what = dist::name(operation);
     pending->unit = memory::current_tag.unit;
-    const c10::cuda::CUDAGuard guard(device_);
     guarded(pending->what, pending->unit, [&] { pending->work = call(); });
     pending->held = std::move(held);
     return pending;

@@ -3,9 +3,8 @@
 
 #include <ATen/ops/empty.h>
 
-#include "base/error.h"
-#include "core/ops/device/cuda.h"
 #include "core/ops/device/device.h"
+#include "core/ops/linear/matmul.h"
 
 namespace snug::ops {
 
@@ -39,17 +38,8 @@ void VectorGradient::finish() {
   add_to_gradient(parameter_, target_);
 }
 
-void sum_of_rows_into(const at::Tensor& x, const kernels::VectorGradient& total) {
-  SNUG_CHECK(x.dim() == 2 && x.stride(1) == 1, "rows to sum of {} dimensions, {} apart", x.dim(),
-             x.stride(-1));
-  const kernels::SumOfRows args{.type = to_scalar(x.scalar_type()),
-                                .rows = x.size(0),
-                                .dim = x.size(1),
-                                .row_stride = x.stride(0),
-                                .x = read_pointer(x),
-                                .total = total};
-  SNUG_CHECK(kernel_device(x) == at::kCUDA, "sums of rows on the CPU are products with ones");
-  if (calls_cuda(x)) cuda::sum_of_rows(args);
+void VectorGradient::sum_rows(const at::Tensor& x) const {
+  sum_of_rows_into(target_, x, accumulates_ ? Into::Accumulate : Into::Overwrite);
 }
 
 }  // namespace snug::ops

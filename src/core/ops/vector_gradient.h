@@ -18,6 +18,8 @@ class VectorGradient {
 
   bool is_wanted() const { return target_.defined(); }
   kernels::VectorGradient target() const;
+  // Instead of a kernel of the caller's: the sum of x's (N, D) rows, which is a bias's gradient.
+  void sum_rows(const at::Tensor& x) const;
   // Both once the kernel is called, in order, so that several sums may be under way.
   void start();
   void finish();
@@ -28,8 +30,5 @@ class VectorGradient {
   dist::Group::Ticket sum_;
   bool accumulates_ = false;
 };
-
-// A bias's gradient, the sum of x's (N, D) rows, in one launch; on cuda only.
-void sum_of_rows_into(const at::Tensor& x, const kernels::VectorGradient& total);
 
 }  // namespace snug::ops

@@ -89,16 +89,10 @@ void add_weight_gradient(const at::Tensor& weight, const at::Tensor& d_out, cons
 }
 
 void add_bias_gradient(const at::Tensor& bias, const at::Tensor& d_out, dist::Group* terms_of) {
-  if (kernel_device(d_out) == at::kCUDA) {
-    VectorGradient gradient(bias, terms_of);
-    sum_of_rows_into(d_out, gradient.target());
-    gradient.start();
-    gradient.finish();
-    return;
-  }
-  const at::Tensor sum = sum_of_rows(d_out);
-  if (terms_of != nullptr) terms_of->wait(terms_of->all_reduce(sum));
-  add_to_gradient(bias, sum);
+  VectorGradient gradient(bias, terms_of);
+  gradient.sum_rows(d_out);
+  gradient.start();
+  gradient.finish();
 }
 
 at::Tensor linear(const at::Tensor& x, const Projection& projection) {

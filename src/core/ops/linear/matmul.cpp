@@ -8,9 +8,10 @@
 
 #include "base/error.h"
 #include "core/kernels/cpu/linalg/gemm.h"
+#include "core/kernels/sum_of_rows.h"
+#include "core/ops/device/cuda.h"
 #include "core/ops/device/device.h"
 #include "core/ops/linear/row_room.h"
-#include "core/ops/vector_gradient.h"
 
 namespace snug::ops {
 namespace {
@@ -78,13 +79,20 @@ at::ScalarType operand_type(const at::Tensor& x) {
   return fast ? at::kBFloat16 : at::kFloat;
 }
 
-at::Tensor sum_of_rows(const at::Tensor& a) {
-  if (kernel_device(a) == at::kCUDA) {
-    at::Tensor out = at::empty({a.size(1)}, a.options().dtype(at::kFloat));
-    sum_of_rows_into(a, {.data = write_pointer(out)});
-    return out;
-  }
-  return matmul(at::ones({1, a.size(0)}, a.options()), a, at::kFloat).view({-1});
+void sum_of_rows_into(const at::Tensor& total, const at::Tensor& a, Into into) {
+  if (kernel_device(a) != at::kCUDA)
+    return matmul_into(total.unsqueeze(0), at::ones({1, a.size(0)}, a.options()), a, into);
+  SNUG_CHECK(a.dim() == 2 && a.stride(1) == 1, "rows to sum of {} dimensions, {} apart", a.dim(),
+             a.stride(-1));
+  const kernels::SumOfRows args{.type = to_scalar(a.scalar_type()),
+                                .rows = a.size(0),
+                                .dim = a.size(1),
+                                .row_stride = a.stride(0),
+                                .x = read_pointer(a),
+                                .total = {.data = write_pointer(total),
+                                          .type = to_scalar(total.scalar_type()),
+                                          .accumulate = into == Into::Accumulate}};
+  if (calls_cuda(a)) cuda::sum_of_rows(args);
 }
 
 at::Tensor matmul(const at::Tensor& a, const at::Tensor& b, at::ScalarType type) {

@@ -26,8 +26,9 @@ void library_product(at::Tensor out, const at::Tensor& a, const at::Tensor& b, I
 // A new (m, n) tensor of `type`.
 at::Tensor matmul(const at::Tensor& a, const at::Tensor& b, at::ScalarType type);
 
-// The sum of a's rows, (n) float32, without a float32 copy of `a` as at::sum would make on the CPU.
-at::Tensor sum_of_rows(const at::Tensor& a);
+// total (n) = or += the sum of a's (m, n) rows, without a float32 copy of `a` as at::sum would make
+// on the CPU: there it is a product with ones, on cuda a kernel.
+void sum_of_rows_into(const at::Tensor& total, const at::Tensor& a, Into into);
 
 // The type in which float32 intermediates are multiplied with x: x's type if the device multiplies
 // it faster than float32, else float32.

@@ -153,7 +153,9 @@ void Projector::add_magnitude_gradient(const at::Tensor& d_out, const at::Tensor
   const at::Tensor z = at::empty(d_out.sizes(), d_out.options());
   without_bias(z, x, nullptr);
   z.mul_(d_out);
-  const at::Tensor gradient = sum_of_rows(z).div_(norms_);
+  at::Tensor gradient = at::empty({z.size(1)}, z.options().dtype(at::kFloat));
+  sum_of_rows_into(gradient, z, Into::Overwrite);
+  gradient.div_(norms_);
   const Part& part = projection_.part;
   if (part.cut != Cut::Outputs && part.group != nullptr)
     part.group->wait(part.group->all_reduce(gradient));

@@ -13,13 +13,14 @@
 #include "core/ops/device/device.h"
 #include "core/ops/device/upload.h"
 #include "core/ops/elementwise.h"
+#include "support/test_device.h"
 
 namespace snug::ops {
 namespace {
 
 class HostWaits : public ::testing::Test {
  protected:
-  static void SetUpTestSuite() { memory::install_allocators(); }
+  static void SetUpTestSuite() { tests::prepare_test_device(); }
 
   template <class Run>
   static int64_t waits_of(const Run& run) {
@@ -121,6 +122,19 @@ TEST_F(HostWaits, AnUploadIsNone) {
             }),
             0);
   EXPECT_EQ(host.allocated(), before);
+}
+
+TEST_F(HostWaits, AnUploadThatIsUnderWayAtItsEndIsOne) {
+  const at::Device device = tests::test_device();
+  if (!device.is_cuda()) GTEST_SKIP() << "a cpu copies at once";
+  const at::Tensor x = at::ones({512, 512}, at::TensorOptions().device(device));
+  const std::vector<int32_t> values = {0, 3, 7};
+  EXPECT_EQ(waits_of([&] {
+              Upload upload(device);
+              for (int i = 0; i < 8; ++i) at::mm(x, x);
+              upload.tensor(values.data(), {3}, at::kInt);
+            }),
+            1);
 }
 
 TEST_F(HostWaits, OnACpuAnUploadFillsATensor) {
