@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """simulated_program.py BUILD_FOLDER SOURCE_FOLDER: build/simulated/snug trains on simulated GPUs, one, two and four, with
 each technique: to the end, with a measured peak that is the plan's to the byte (a pipeline's at most that), with losses and
-final weights near those of the CPU on as many processes and, whatever moment copies happen at (SNUG_SIMULATED_SEED), the
+final weights near those of the CPU on as many processes, with the plan that the program for the CPU makes beforehand, and, whatever moment copies happen at (SNUG_SIMULATED_SEED), the
 same to the bit; with the launches and host waits that plan --operations counts, and about its bytes. A race between
 streams, a read of what nobody wrote or ranks in different collectives end a run. A GPU that is too small is said to
 be. Faults are printed, and the exit status is 1."""
@@ -158,6 +158,9 @@ class Test:
             measured = memory.get("measured", {}).get("peak_allocated", 1)
             # The micro-batches in a pipeline at once are seldom all as large as planned.
             is_planned = predicted >= measured if "pp=" in technique else predicted == measured
+            beforehand = self.plan(self.cpu, technique, devices).get("memory", {})
+            if beforehand.get("peak_allocated") != predicted or beforehand.get("on_disk") != memory.get("measured", {}).get("on_disk"):
+                self.fault(f"with [{technique}] {predicted} bytes are planned, and by the program for the CPU {beforehand}")
             if record.get("outcome") != "ok" or not is_planned:
                 self.fault(f"with [{technique}] {predicted} bytes are planned, and {measured} measured: {record.get('ranks')}")
             cpu = self.run(self.cpu, technique, ["--accelerator", "cpu", *devices])
@@ -192,9 +195,9 @@ class Test:
         rows.write_text('{"instruction": "say it", "output": "abcabc"}\n' * 12)
         return f"--data.json_path {rows} --train.global_batch_size 6 --train.max_steps {steps} --train.epochs 9".split()
 
-    def planned_counts(self, technique):
+    def plan(self, program, technique, extra):
         words = self.words(technique, "none")[1:]
-        command = [self.gpu, "plan", *self.options(words, technique), *self.alike(1), "--device", "h100-80", "--operations", "true", "--json"]
+        command = [program, "plan", *self.options(words, technique), *extra, "--device", "h100-80", "--json"]
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=self.timeout, stdin=subprocess.DEVNULL,
             env=dict(os.environ, **self.environment),
@@ -202,8 +205,13 @@ class Test:
         if done.returncode != 0:
             self.fault(f"{' '.join(map(str, command))}: exit status {done.returncode}\n{done.stderr[-2000:]}")
             return {}
+        return json.loads(done.stdout)
+
+    def planned_counts(self, technique):
+        counted = self.plan(self.gpu, technique, [*self.alike(1), "--operations", "true"]).get("operations")
+        if counted is None:
+            return {}
         by_name = collections.defaultdict(lambda: [0, 0, 0])
-        counted = json.loads(done.stdout)["operations"]
         by_name["host_wait"] = [counted["host_waits"], 0, 0]
         for row in counted["operations"]:
             for i, key in enumerate(["launches", "bytes_read", "bytes_written"]):

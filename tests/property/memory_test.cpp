@@ -265,6 +265,10 @@ TEST_F(Memory, RefusalAmidOneTechniqueLeavesAUsableProcess) {
   recipe.offload_prefetch = "true";
   recipe.activation_offload = true;
   refuse_each_allocation(recipe);
+  recipe.activation_offload = false;
+  recipe.weight_streaming = true;
+  recipe.lora = {.enabled = true, .r = 4};
+  refuse_each_allocation(recipe);
 }
 
 // What travels ahead is on the device together with what is in use: a unit's weights or activations

@@ -505,6 +505,7 @@ MORE = {
     1: [
         "olmoe: --optimizer_offload cpu --weight_streaming true --expert_streaming true",
         "--optimizer_offload cpu --optimizer_in_backward true --optimizer adafactor",
+        "--optimizer_offload disk:.",
     ],
     2: [
         "--mesh tp=2 --lora_r 4 --lora_use_dora true --lora_projection true --lora_mlp true",
@@ -517,6 +518,7 @@ MORE = {
         "--strategy zero2 --lora_r 4",
         "--strategy fsdp --precision bf16-mixed",
         "--strategy fsdp --optimizer_in_backward true",
+        "--strategy zero2 --optimizer_in_backward true --optimizer_offload cpu",
     ],
     4: ["--mesh dp=2,fsdp=2 --strategy fsdp"],
 }
@@ -529,7 +531,7 @@ def battery(mutants):
         test_program(mutants, "ops", "Changes*:CopyStream*:CutRows*:HostWaits*:Layers*:Projection*"),
         *(test_program(mutants, "property", f) for f in (
             "HostWaits*", "Training.RepeatsToTheBit", "Memory.Plan*:Memory.Refusal*:Memory.Prefetch*:Memory.Updates*",
-            "Training.TechniquesAccumulateLikePlain",
+            "Training.TechniquesAccumulateLikePlain", "Offload*",
         )),
         *(test_program(mutants, "soak", "*", SNUG_SOAK=f"{first}:5") for first in (0, 1000)),
     ]  # fmt: skip
