@@ -71,7 +71,11 @@ std::vector<Row> read_all(const std::vector<fs::path>& files, const Columns& col
   return rows;
 }
 
+// Of rows that anybody may have written, for this model.
+Columns columns_for(const Reading& reading) { return {.pictures = reading.image_size > 0}; }
+
 Split read_json_data(const DatasetOptions& options) {
+  const Columns columns = columns_for(options.reading);
   const fs::path& path = options.json_path;
   if (path.empty())
     throw UserError(
@@ -80,8 +84,8 @@ Split read_json_data(const DatasetOptions& options) {
   if (!fs::exists(path)) throw UserError("data.json_path: {} does not exist", path.string());
   if (!fs::is_directory(path)) {
     Split split;
-    split.train = read_rows(path);
-    if (!options.val_path.empty()) split.validation = read_rows(options.val_path);
+    split.train = read_rows(path, columns);
+    if (!options.val_path.empty()) split.validation = read_rows(options.val_path, columns);
     return split;
   }
   if (options.val_split_fraction)
@@ -89,7 +93,7 @@ Split read_json_data(const DatasetOptions& options) {
         "data.val_split_fraction = {} is set, but {} is a folder with a val file of its own; leave "
         "one out",
         *options.val_split_fraction, path.string());
-  return read_split_folder(path);
+  return read_split_folder(path, columns);
 }
 
 Split read_named_data(const DatasetOptions& options, const NamedSet& set,
@@ -156,7 +160,7 @@ void report(const SampleStore& store, const char* part, const std::string& style
 }
 
 Split read_hugging_face_data(const DatasetOptions& options) {
-  return {read_hugging_face_rows({options.path, options.split}), {}};
+  return {read_hugging_face_rows({options.path, options.split}, columns_for(options.reading)), {}};
 }
 
 void take_some(std::vector<Row>& rows, const DatasetOptions& options) {

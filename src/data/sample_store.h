@@ -44,6 +44,7 @@ class SampleStore {
   int64_t source_tokens(int64_t index) const {
     return source_tokens_.empty() ? 0 : source_tokens_[place(index)];
   }
+  int64_t num_targets(int64_t index) const { return num_targets_[place(index)]; }
   int64_t num_pictures(int64_t index) const {
     return num_pictures_.empty() ? 0 : num_pictures_[place(index)];
   }
@@ -95,7 +96,7 @@ class SampleStore {
   std::vector<int32_t> pool_;
   std::vector<int64_t> offsets_ = {0};  // count + 1
   std::vector<int32_t> raw_tokens_;
-  std::vector<int32_t> num_targets_;    // labels that are learned
+  std::vector<int32_t> num_targets_;    // labels that are learnt
   std::vector<int32_t> source_tokens_;  // empty if no sample has any
   std::vector<int32_t> num_pictures_;   // the same
   int64_t all_targets_ = 0, all_sources_ = 0;

@@ -22,6 +22,13 @@ def write_parquet():
         pq.write_table(plain, FOLDER / f"rows-{codec}.parquet", compression=codec, row_group_size=4)
     pq.write_table(pa.table({"messages": chats}), FOLDER / "chats.parquet")
     pq.write_table(pa.table({"conversations": [["q1", "a1"], ["q2", "a2"]]}), FOLDER / "turns.parquet")
+    pq.write_table(pa.table({"question": ["q1", "q2"], "answer": ["a1", "a2"], "number": [1, 2]}), FOLDER / "pairs.parquet")
+    seen = [[turn("user", "<image>What?"), turn("assistant", "a kite")], [turn("user", "And?"), turn("assistant", "two")]]
+    pictures = [[{"bytes": None, "path": "1.png"}], [{"bytes": None, "path": "2.png"}]]
+    pq.write_table(pa.table({"messages": seen, "images": pictures}), FOLDER / "pictures.parquet")
+    stored = [[{"bytes": b"PNG", "path": "1.png"}], []]
+    pq.write_table(pa.table({"messages": seen, "images": stored}), FOLDER / "stored-pictures.parquet")
+    pq.write_table(pa.table({"id": [1, 2], "score": [3, 4]}), FOLDER / "scores.parquet")
     nothing = {"instruction": ["x", "y"], "output": ["1", None]}
     pq.write_table(pa.table(nothing), FOLDER / "missing-output.parquet")
     pq.write_table(pa.table({"instruction": [1, 2], "output": ["a", "b"]}), FOLDER / "numbers.parquet")

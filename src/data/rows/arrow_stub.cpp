@@ -28,6 +28,8 @@ std::shared_ptr<const PictureRows> open_hugging_face_pictures(const HuggingFaceO
   refuse(options);
 }
 
-std::vector<Row> read_hugging_face_rows(const HuggingFaceOptions& options) { refuse(options); }
+std::vector<Row> read_hugging_face_rows(const HuggingFaceOptions& options, const Columns&) {
+  refuse(options);
+}
 
 }  // namespace snug::data

@@ -31,8 +31,9 @@ std::vector<std::filesystem::path> hugging_face_files(const std::filesystem::pat
 // Opens pictures with captions; null if image_column is "auto" and no column holds pictures.
 std::shared_ptr<const PictureRows> open_hugging_face_pictures(const HuggingFaceOptions& options);
 
-// Reads rows of text: instruction and output, or chats.
-std::vector<Row> read_hugging_face_rows(const HuggingFaceOptions& options);
+// Reads rows as read_rows() does. Names of pictures are relative to the file's folder.
+std::vector<Row> read_hugging_face_rows(const HuggingFaceOptions& options,
+                                        const Columns& columns = {});
 
 // The rows of one Parquet file.
 bool parquet_available();

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -152,15 +153,15 @@ int find_captions(const arrow::Schema& schema, const std::string& wanted, bool n
 // The rows of the columns that a row may use; other columns are not read.
 std::vector<Row> rows_of_table(const Table& table, const Columns& columns) {
   const arrow::Schema& schema = *table.schema();
-  std::vector<int> wanted;
-  for (const std::string& name :
-       {columns.instruction, columns.input, columns.output, std::string("messages"),
-        std::string("conversations"), std::string("conversation")})
-    if (const int field = schema.GetFieldIndex(name); field >= 0) wanted.push_back(field);
+  std::set<int> wanted;
+  for (const std::string& name : row_columns(columns))
+    if (const int field = schema.GetFieldIndex(name); field >= 0) wanted.insert(field);
   if (wanted.empty())
-    throw UserError("{}: a row needs \"{}\" and \"{}\", or \"messages\"; columns found: {}",
-                    table.name(), columns.instruction, columns.output,
-                    fmt::join(schema.field_names(), ", "));
+    throw UserError(
+        "{}: a row needs \"{}\" and \"{}\", \"messages\", \"question\" and \"answer\", \"prompt\" "
+        "and "
+        "\"completion\", or \"text\"; columns found: {}",
+        table.name(), columns.instruction, columns.output, fmt::join(schema.field_names(), ", "));
   std::vector<Row> rows;
   for (int64_t i = 0; i < table.count(); ++i) {
     nlohmann::ordered_json object = nlohmann::ordered_json::object();
@@ -185,8 +186,13 @@ std::shared_ptr<const PictureRows> open_hugging_face_pictures(const HuggingFaceO
   return std::make_shared<HuggingFacePictures>(std::move(table), images, captions);
 }
 
-std::vector<Row> read_hugging_face_rows(const HuggingFaceOptions& options) {
-  return rows_of_table(Table(hugging_face_files(options.path, options.split)), {});
+std::vector<Row> read_hugging_face_rows(const HuggingFaceOptions& options, const Columns& columns) {
+  const Table table(hugging_face_files(options.path, options.split));
+  std::vector<Row> rows = rows_of_table(table, columns);
+  for (size_t i = 0; i < rows.size(); ++i)
+    for (std::string& picture : rows[i].pictures)
+      picture = (table.path(static_cast<int64_t>(i)).parent_path() / picture).string();
+  return rows;
 }
 
 bool parquet_available() { return true; }

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -17,9 +18,12 @@ using json = nlohmann::ordered_json;
 constexpr const char* kSystemKeys[] = {"system", "system_prompt"};
 constexpr const char* kCallKeys[] = {"tool_calls", "function_call"};
 // What snug reads of a turn itself; a template gets all else.
-constexpr const char* kTurnKeys[] = {"role",   "content", "from",    "value",
-                                     "weight", "train",   "training"};
+constexpr const char* kTurnKeys[] = {"role",  "content",  "from",   "value", "weight",
+                                     "train", "training", "images", "image"};
 constexpr const char* kPictureKeys[] = {"images", "image"};
+// For models that look at pictures.
+constexpr const char* kMorePictureKeys[] = {"image_path", "image_file", "image_name",
+                                            "img",        "pictures",   "picture"};
 constexpr const char* kFileKeys[] = {"image", "path", "url", "image_url"};
 constexpr const char* kChatKeys[] = {"messages", "conversations", "conversation"};
 
@@ -111,6 +115,11 @@ bool is_learnt(const json& turn, const std::string& place) {
 
 // A picture's file: its path, or an object that names it.
 std::string file_of(const json& value, const std::string& where) {
+  if (value.is_object() && find(value, "bytes"))
+    throw UserError(
+        "{}: the picture is stored as bytes; save it as a file, and write its path relative to the "
+        "folder of the rows",
+        where);
   if (value.is_object())
     for (const char* key : kFileKeys)
       if (const json* file = find(value, key)) return file_of(*file, where);
@@ -190,7 +199,84 @@ std::string more_of(const json& turn, bool without_content) {
   return more.empty() ? "" : text_from(more);
 }
 
-void add_turn(const json& turn, size_t number, Row& row, const std::string& where) {
+// A picture's file, a list of them, or lists of lists.
+void add_files(const json& value, std::vector<std::string>& files, const std::string& where) {
+  if (value.is_array()) {
+    for (const json& one : value) add_files(one, files, where);
+  } else if (!value.is_null() && value != "") {
+    files.push_back(file_of(value, where));
+  }
+}
+
+// Pictures that stand beside turns, or beside a turn's text. For a model that looks at none, only
+// what is a file or a list of them: anything else is a column like any other that is not read.
+std::vector<std::string> pictures_beside(const json& object, const Columns& columns,
+                                         const std::string& where) {
+  std::vector<std::string> files;
+  const auto read = [&](const auto& keys) {
+    for (const char* key : keys) {
+      const json* value = find(object, key);
+      if (value == nullptr || !files.empty()) continue;
+      const json list = value->is_array() ? *value : json::array({*value});
+      for (const json& file : list)
+        if (columns.pictures || file.is_string()) add_files(file, files, where);
+    }
+  };
+  read(kPictureKeys);
+  if (columns.pictures) read(kMorePictureKeys);
+  return files;
+}
+
+std::string marks_of(size_t count) {
+  std::string marks;
+  for (size_t i = 0; i < count; ++i) marks += kPictureMark;
+  return marks;
+}
+
+// Of row.pictures, those from `first` on that name no file get the files beside them, in their
+// order; which may also list those that do.
+void name_pictures(Row& row, size_t first, const std::vector<std::string>& files,
+                   const std::string& where) {
+  const auto begin = row.pictures.begin() + static_cast<std::ptrdiff_t>(first);
+  const auto is_same = [](const std::string& own, const std::string& file) {
+    return own.empty() || own == file;
+  };
+  if (std::equal(begin, row.pictures.end(), files.begin(), files.end(), is_same)) {
+    std::ranges::copy(files, begin);
+    return;
+  }
+  const auto unnamed = std::count(begin, row.pictures.end(), "");
+  if (unnamed != std::ssize(files))
+    throw UserError(
+        "{}: {} part{} of type \"image\" name{} no file, and there are {} beside the turns; write "
+        "{{\"type\": \"image\", \"image\": \"a.png\"}}, or \"images\": [\"a.png\", …] with one "
+        "file for "
+        "each",
+        where, unnamed, unnamed == 1 ? "" : "s", unnamed == 1 ? "s" : "", files.size());
+  auto file = files.begin();
+  for (auto picture = begin; picture != row.pictures.end(); ++picture)
+    if (picture->empty()) *picture = *file++;
+}
+
+// A turn's text, with the pictures that stand beside it in front of it where it has no places for
+// them.
+std::string turn_text(const json& turn, const json& content, Row& row, const Columns& columns,
+                      const std::string& place) {
+  const size_t first = row.pictures.size();
+  std::string text = content_of(content, "content", row, place);
+  const std::vector<std::string> files =
+      columns.pictures ? pictures_beside(turn, columns, place) : std::vector<std::string>();
+  if (files.empty()) return text;
+  if (row.pictures.size() > first) {
+    name_pictures(row, first, files, place);
+    return text;
+  }
+  row.pictures.insert(row.pictures.end(), files.begin(), files.end());
+  return count_marks(text) > 0 ? text : marks_of(files.size()) + text;
+}
+
+void add_turn(const json& turn, size_t number, Row& row, const Columns& columns,
+              const std::string& where) {
   std::vector<Message>& turns = row.messages;
   if (turn.is_string()) {
     turns.push_back({turns.size() % 2 == 0 ? "user" : "assistant", turn.get<std::string>()});
@@ -211,7 +297,7 @@ void add_turn(const json& turn, size_t number, Row& row, const std::string& wher
   row.needs_template |= calls;
   if (role != nullptr && (content != nullptr || calls)) {
     turns.push_back({role_of(text_of(*role, "role", place)),
-                     content ? content_of(*content, "content", row, place) : "",
+                     content ? turn_text(turn, *content, row, columns, place) : "",
                      is_learnt(turn, place), more_of(turn, content == nullptr)});
     return;
   }
@@ -238,39 +324,21 @@ void fill_first_exchange(Row& row, const std::string& where) {
   throw UserError("{}: the chat has no \"user\" turn answered by an \"assistant\" turn", where);
 }
 
-void add_turns(const json& turns, std::string_view column, Row& row, const std::string& where) {
+void add_turns(const json& turns, std::string_view column, Row& row, const Columns& columns,
+               const std::string& where) {
   if (!turns.is_array())
     throw UserError("{}: \"{}\" must be an array of turns, but is {} {}", where, column,
                     turns.is_object() ? "an" : "a", turns.type_name());
-  for (size_t i = 0; i < turns.size(); ++i) add_turn(turns[i], i, row, where);
-}
-
-// Pictures that stand beside the turns: a file, or a list of them. Anything else is a column like
-// any other that is not read.
-std::vector<std::string> pictures_beside(const json& object, const std::string& where) {
-  for (const char* key : kPictureKeys) {
-    const json* value = find(object, key);
-    if (value == nullptr) continue;
-    const json list = value->is_array() ? *value : json::array({*value});
-    std::vector<std::string> files;
-    for (const json& file : list)
-      if (file.is_string() && !file.get_ref<const std::string&>().empty())
-        files.push_back(file_of(file, where));
-    if (!files.empty()) return files;
-  }
-  return {};
+  for (size_t i = 0; i < turns.size(); ++i) add_turn(turns[i], i, row, columns, where);
 }
 
 // Each picture belongs to a mark in the turns; without marks all stand before the first question.
-void place_pictures(const json& object, Row& row, const std::string& where) {
-  const bool unnamed = std::ranges::find(row.pictures, "") != row.pictures.end();
-  if (row.pictures.empty() || unnamed) row.pictures = pictures_beside(object, where);
-  if (unnamed && row.pictures.empty())
-    throw UserError(
-        "{}: a part of type \"image\" names no file; write {{\"type\": \"image\", \"image\": "
-        "\"a.png\"}}, "
-        "or \"images\": [\"a.png\", …] beside the turns",
-        where);
+void place_pictures(const json& object, Row& row, const Columns& columns,
+                    const std::string& where) {
+  if (row.pictures.empty())
+    row.pictures = pictures_beside(object, columns, where);
+  else if (std::ranges::find(row.pictures, "") != row.pictures.end())
+    name_pictures(row, 0, pictures_beside(object, columns, where), where);
   if (row.pictures.empty()) return;
   int64_t marks = 0;
   for (const Message& turn : row.messages) marks += count_marks(turn.content);
@@ -281,9 +349,7 @@ void place_pictures(const json& object, Row& row, const std::string& where) {
         "{}: {} picture{}, but {} places for them in the turns; write {} once for each picture, or "
         "not at all, which puts them before the first question",
         where, row.pictures.size(), row.pictures.size() == 1 ? "" : "s", marks, kPictureMark);
-  std::string all;
-  for (size_t i = 0; i < row.pictures.size(); ++i) all += kPictureMark;
-  question->content.insert(0, all);
+  question->content.insert(0, marks_of(row.pictures.size()));
 }
 
 // What stands beside the turns for the model to know.
@@ -300,31 +366,34 @@ void put_system_first(const std::string& system, Row& row) {
   row.messages.insert(row.messages.begin(), {"system", system});
 }
 
-Row chat_row(const json& object, const json& turns, std::string_view column,
+Row chat_row(const json& object, const json& turns, std::string_view column, const Columns& columns,
              const std::string& where) {
   Row row;
-  add_turns(turns, column, row, where);
-  place_pictures(object, row, where);
+  add_turns(turns, column, row, columns, where);
+  place_pictures(object, row, columns, where);
   put_system_first(system_of(object, where), row);
   row.tools = tools_of(object, where);
   fill_first_exchange(row, where);
   return row;
 }
 
-// A question with a system text, or with what was said before it ("history": pairs), is a chat.
-Row with_what_comes_before(Row row, const json& object, const std::string& where) {
+// A question with a system text, with what was said before it ("history": pairs) or with pictures
+// is a chat.
+Row with_what_comes_before(Row row, const json& object, const Columns& columns,
+                           const std::string& where) {
   const std::string system = system_of(object, where);
   const json* history = find(object, "history");
   const bool has_history = history != nullptr && history->is_array() && !history->empty();
-  const bool has_pictures = count_marks(row.instruction) + count_marks(row.input) > 0 &&
-                            !pictures_beside(object, where).empty();
+  const bool looks = columns.pictures || count_marks(row.instruction) + count_marks(row.input) > 0;
+  const bool has_pictures = looks && !pictures_beside(object, columns, where).empty();
+  if (has_pictures && columns.pictures) row.kind = RowKind::Question;
   if (row.kind != RowKind::Question || (system.empty() && !has_history && !has_pictures))
     return row;
-  if (has_history) add_turns(*history, "history", row, where);
+  if (has_history) add_turns(*history, "history", row, columns, where);
   row.messages.push_back(
       {"user", row.input.empty() ? row.instruction : row.instruction + "\n\n" + row.input});
   row.messages.push_back({"assistant", row.output});
-  if (has_pictures || !row.pictures.empty()) place_pictures(object, row, where);
+  if (has_pictures || !row.pictures.empty()) place_pictures(object, row, columns, where);
   put_system_first(system, row);
   row.input.clear();
   fill_first_exchange(row, where);
@@ -354,14 +423,15 @@ constexpr const char* kInputKeys[] = {"input", "context"};
 
 // A question and its answer, or turns that end in an answer and its turns: only those of the answer
 // are learnt.
-Row pair_row(const json& object, const PairColumns& pair, const std::string& where) {
+Row pair_row(const json& object, const PairColumns& pair, const Columns& columns,
+             const std::string& where) {
   const json &question = *find(object, pair.question), &answer = *find(object, pair.answer);
   Row row;
   if (question.is_array() && answer.is_array()) {
-    add_turns(question, pair.question, row, where);
+    add_turns(question, pair.question, row, columns, where);
     for (Message& turn : row.messages) turn.in_prompt = true;
-    add_turns(answer, pair.answer, row, where);
-    place_pictures(object, row, where);
+    add_turns(answer, pair.answer, row, columns, where);
+    place_pictures(object, row, columns, where);
     fill_first_exchange(row, where);
     return row;
   }
@@ -371,7 +441,7 @@ Row pair_row(const json& object, const PairColumns& pair, const std::string& whe
   for (const char* key : kInputKeys)
     if (const json* input = find(object, key); input != nullptr && input != &question)
       row.input = text_of(*input, key, where);
-  return with_what_comes_before(std::move(row), object, where);
+  return with_what_comes_before(std::move(row), object, columns, where);
 }
 
 }  // namespace
@@ -385,15 +455,21 @@ Row row_from_json(const json& object, const Columns& columns, const std::string&
     row.output = text_of(*output, columns.output, where);
     if (const json* input = find(object, columns.input))
       row.input = text_of(*input, columns.input, where);
-    return with_what_comes_before(std::move(row), object, where);
+    return with_what_comes_before(std::move(row), object, columns, where);
   }
   if (!output)
     for (const char* key : kChatKeys)
-      if (const json* turns = find(object, key)) return chat_row(object, *turns, key, where);
+      if (const json* turns = find(object, key))
+        return chat_row(object, *turns, key, columns, where);
   for (const PairColumns& pair : kPairs)
     if (find(object, pair.question) && find(object, pair.answer))
-      return pair_row(object, pair, where);
+      return pair_row(object, pair, columns, where);
   if (const json* text = find(object, "text"); text && !instruction && !output) {
+    if (columns.pictures && !pictures_beside(object, columns, where).empty())
+      throw UserError(
+          "{}: \"text\" beside a picture is its caption: --data ImageFolder --data.path FILE reads "
+          "such rows; a question and an answer are \"instruction\" and \"output\"",
+          where);
     Row row;
     row.kind = RowKind::Text;
     row.output = text_of(*text, "text", where);
@@ -404,6 +480,23 @@ Row row_from_json(const json& object, const Columns& columns, const std::string&
       "\"question\" and \"answer\", \"prompt\" and \"completion\", or \"text\"; columns found: {}",
       where, output ? columns.instruction : columns.output, columns.instruction, columns.output,
       columns_of(object));
+}
+
+std::vector<std::string> row_columns(const Columns& columns) {
+  std::vector<std::string> all = {columns.instruction, columns.input, columns.output, "text",
+                                  "history",           "tools"};
+  const auto add = [&](const auto& keys) {
+    all.insert(all.end(), std::begin(keys), std::end(keys));
+  };
+  for (const PairColumns& pair : kPairs) add(std::array{pair.question, pair.answer});
+  add(kInputKeys);
+  add(kChatKeys);
+  add(kSystemKeys);
+  if (columns.pictures) {
+    add(kPictureKeys);
+    add(kMorePictureKeys);
+  }
+  return all;
 }
 
 std::string shortened(std::string text, size_t max_bytes) {

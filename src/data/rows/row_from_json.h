@@ -5,6 +5,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <vector>
 
 #include "data/rows/rows.h"
 
@@ -17,6 +18,9 @@ inline constexpr int kMaxDepth = 64;
 // in errors: "train.jsonl:17", "train.json: row 3".
 Row row_from_json(const nlohmann::ordered_json& object, const Columns& columns,
                   const std::string& where);
+
+// The columns that it may look at.
+std::vector<std::string> row_columns(const Columns& columns);
 
 // User data for a message: at most `max_bytes`, cut between characters, on one line.
 std::string shortened(std::string text, size_t max_bytes);

@@ -3,7 +3,8 @@
 // answer, and the like), a chat ({"messages": [{"role", "content"}, …]}, ShareGPT's "conversations"
 // with from/value, a plain list of turns that alternate user and assistant, pairs of a question and
 // an answer), a ready prompt with its completion, or a plain text. Chats may have pictures, as
-// parts of a turn or listed beside the turns. Any fault in the input throws a UserError with file
+// parts of a turn or listed beside it or all of them; so may questions for a model that looks at
+// pictures. Any fault in the input throws a UserError with file
 // and row.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -42,6 +43,7 @@ struct Columns {
   std::string instruction = "instruction";
   std::string input = "input";
   std::string output = "output";
+  bool pictures = false;  // the model looks at pictures: those beside a question are its own
 };
 
 // All rows of one file, by its ending: .json (an array, or an object whose "data" is one), .jsonl,

@@ -47,16 +47,36 @@ TEST_F(Parquet, ReadsChats) {
   EXPECT_EQ(turns[1].output, "a2");
 }
 
+TEST_F(Parquet, ReadsTheColumnsThatJsonMayHave) {
+  const std::vector<Row> pairs = read_rows(data_file("pairs.parquet"));
+  ASSERT_EQ(pairs.size(), 2U);
+  EXPECT_EQ(pairs[1].instruction, "q2");
+  EXPECT_EQ(pairs[1].output, "a2");
+  const std::vector<Row> chats = read_rows(data_file("pictures.parquet"), {.pictures = true});
+  ASSERT_EQ(chats.size(), 2U);
+  EXPECT_EQ(chats[0].pictures, std::vector{data_file("1.png").string()});
+  EXPECT_EQ(chats[1].pictures, std::vector{data_file("2.png").string()});
+  EXPECT_EQ(chats[1].messages[0].content, "<image>And?");
+  EXPECT_TRUE(read_rows(data_file("pictures.parquet"))[1].pictures.empty()) << "for a text model";
+  const std::vector<Row> set =
+      read_hugging_face_rows({.path = data_file("pictures.parquet")}, {.pictures = true});
+  EXPECT_EQ(set[1].pictures, chats[1].pictures);
+  EXPECT_CONTAINS(
+      message_of([] { read_rows(data_file("stored-pictures.parquet"), {.pictures = true}); }),
+      "row 1: the picture is stored as bytes; save it as a file");
+}
+
 TEST_F(Parquet, RefusesRowsWithoutAnAnswerAndWrongTypes) {
   EXPECT_CONTAINS(message_of([] { read_rows(data_file("missing-output.parquet")); }),
                   "row 2: no \"output\"");
   EXPECT_CONTAINS(message_of([] { read_rows(data_file("numbers.parquet")); }),
                   "row 1: \"instruction\" is a number");
-  EXPECT_CONTAINS(
-      message_of([] {
-        read_rows(data_file("chats.parquet").parent_path() / "rows-none.parquet", {"a", "b", "c"});
-      }),
-      "columns found: instruction, input, output, score");
+  EXPECT_CONTAINS(message_of([] {
+                    read_rows(data_file("numbers.parquet"), {"a", "b", "c"});
+                  }),
+                  "row 1: no \"c\"");
+  EXPECT_CONTAINS(message_of([] { read_rows(data_file("scores.parquet")); }),
+                  "columns found: id, score");
 }
 
 TEST_F(Parquet, RefusesFilesCutAnywhere) {

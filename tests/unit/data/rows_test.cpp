@@ -207,13 +207,56 @@ TEST(Rows, ReadsPicturesAmongTurns) {
   EXPECT_CONTAINS(
       refusal("a.jsonl",
               R"({"messages":[{"role":"user","content":[{"type":"image"}]},)" + answer + "}"),
-      "names no file");
+      "1 part of type \"image\" names no file");
   EXPECT_CONTAINS(refusal("a.jsonl", R"({"conversations":[{"from":"human","value":"<image>"},)" +
                                          said + R"(,"image":["1.png","2.png"]})"),
                   "2 pictures, but 1 places");
   EXPECT_CONTAINS(refusal("a.jsonl", R"({"conversations":[{"from":"human","value":"<image>"},)" +
                                          said + R"(,"image":"https://example.org/1.png"})"),
                   "is not a file; save the picture");
+}
+
+// For a model that looks at pictures: beside a question, beside a turn, under other names, as
+// objects.
+TEST(Rows, ReadsPicturesWhereverAModelIsToSeeThem) {
+  const Folder folder;
+  const auto read = [&](const std::string& line, bool looks) {
+    const Row row = read_rows(folder.write("a.jsonl", line), {.pictures = looks}).at(0);
+    std::string all;
+    for (const Message& turn : row.messages) all += turn.role[0] + turn.content;
+    for (const std::string& picture : row.pictures)
+      all += "|" + std::filesystem::path(picture).lexically_proximate(folder.path()).string();
+    return all;
+  };
+  const std::string two = R"(["1.png",{"bytes":null,"path":"2.png"}]})";
+  for (
+      const std::string& line :
+      {R"({"question":"a","answer":"b","images":)" + two,
+       R"({"instruction":"a","output":"b","image":[["1.png"],[{"image":"2.png"}]]})" +
+           std::string(),
+       R"({"prompt":"a","completion":"b","images":)" + two,
+       R"({"query":"a","response":"b","img":)" + two,
+       R"({"messages":[{"role":"user","content":"a","images":["1.png","2.png"]},{"role":"assistant","content":"b"}]})" +
+           std::string()})
+    EXPECT_EQ(read(line, true), "u<image><image>aab|1.png|2.png") << line;
+  EXPECT_EQ(read(R"({"question":"a","answer":"b","images":)" + two, false), "");
+  const std::string parts =
+      R"({"messages":[{"role":"user","content":[{"type":"image","image":"1.png"},{"type":"image"},{"type":"text","text":"a"}]},
+          {"role":"assistant","content":"b"}],"images":)";
+  std::string mixed = parts;
+  std::erase(mixed, '\n');
+  for (const char* beside : {R"(["2.png"]})", R"(["1.png","2.png"]})"})
+    EXPECT_EQ(read(mixed + beside, false), "u<image><image>aab|1.png|2.png") << beside;
+  const auto refused = [&](const std::string& line) {
+    return message_of([&] { read(line, true); });
+  };
+  EXPECT_CONTAINS(refused(mixed + R"(["3.png","2.png"]})"),
+                  "1 part of type \"image\" names no file");
+  EXPECT_CONTAINS(refused(R"({"question":"a","answer":"b","image":7})"), "\"image\" is a number");
+  EXPECT_CONTAINS(
+      refused(R"({"question":"a","answer":"b","image":{"bytes":"iVBO","path":"1.png"}})"),
+      "stored as bytes");
+  EXPECT_CONTAINS(refused(R"({"text":"a kite","image":"1.png"})"), "--data ImageFolder");
 }
 
 TEST(Rows, EachQuestionOfAChatKeepsItsPictures) {
