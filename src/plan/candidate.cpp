@@ -2,7 +2,9 @@
 #include "plan/candidate.h"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
+#include <set>
 #include <vector>
 
 #include "base/error.h"
@@ -129,26 +131,36 @@ std::vector<data::MicroBatch> larger_of_validation(const Workload& work,
                                                    const data::MicroBatch& largest) {
   if (work.validation == nullptr) return {};
   const data::SampleStore& store = *work.validation;
-  // As engine::validate takes them: one after the other, the last with what is left.
+  // As engine::validate takes them: one after the other, the last with what is left. The largest by
+  // each of what a batch's memory grows with: tokens, the longest sample's, targets, pictures, and
+  // an encoder's tokens and the most of one sample.
   struct Group {
-    int64_t first = 0, count = 0, tokens = 0, longest = 0;
+    int64_t first = 0, count = 0;
+    std::array<int64_t, 6> sizes = {};
   };
-  Group most, longest;
+  std::array<Group, 6> most;
   const int64_t size = recipe.train.micro_batch_size, limit = recipe.eval.max_iters;
   for (int64_t first = 0; first < store.count() && (limit == 0 || first / size < limit);
        first += size) {
     Group group{.first = first, .count = std::min(size, store.count() - first)};
+    auto& [tokens, longest, targets, pictures, source, longest_source] = group.sizes;
     for (int64_t i = first; i < first + group.count; ++i) {
-      group.tokens += store.length(i);
-      group.longest = std::max(group.longest, store.length(i));
+      tokens += store.length(i);
+      longest = std::max(longest, store.length(i));
+      targets += store.num_targets(i);
+      pictures += store.num_pictures(i);
+      source += store.source_tokens(i);
+      longest_source = std::max(longest_source, store.source_tokens(i));
     }
-    if (!recipe.data.packing) group.tokens = group.count * group.longest;
-    if (group.tokens > most.tokens) most = group;
-    if (group.longest > longest.longest) longest = group;
+    if (!recipe.data.packing) tokens = group.count * longest;
+    for (size_t i = 0; i < most.size(); ++i)
+      if (group.sizes[i] > most[i].sizes[i]) most[i] = group;
   }
   std::vector<data::MicroBatch> larger;
-  const auto add = [&](const Group& group) {
-    if (group.tokens > kMostTokensAtOnce) return;
+  std::set<int64_t> taken;
+  for (const Group& group : most) {
+    if (group.count == 0 || group.sizes.front() > kMostTokensAtOnce) continue;
+    if (!taken.insert(group.first).second) continue;
     std::vector<int64_t> samples(static_cast<size_t>(group.count));
     std::iota(samples.begin(), samples.end(), group.first);
     data::MicroBatch batch = data::make_micro_batch(store, samples, batch_options(work, recipe));
@@ -158,9 +170,7 @@ std::vector<data::MicroBatch> larger_of_validation(const Workload& work,
         batch.source_max_seqlen > largest.source_max_seqlen ||
         batch.loss_tokens > largest.loss_tokens || batch.num_pictures > largest.num_pictures)
       larger.push_back(std::move(batch));
-  };
-  if (most.count > 0) add(most);
-  if (longest.count > 0 && longest.first != most.first) add(longest);
+  }
   return larger;
 }
 

@@ -120,7 +120,7 @@ std::vector<SampleAnswer> caption_held_out(const engine::Engine& engine, models:
   for (use::WrittenCaption& written : use::caption_samples(
            generator, set,
            {.max_new_tokens = options.max_new_tokens, .sampling = {.temperature = 0}},
-           options.count, options.count))
+           /*batch_size=*/1, options.count))
     answers.push_back(
         {std::move(written.picture), written.references.front(), std::move(written.caption)});
   return answers;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <ranges>
 
@@ -152,11 +153,15 @@ void open_samples(Planned& p) {
   p.longest = std::max(p.samples.longest(), p.validation.longest());
 }
 
-// Ranks differ by pipeline stage: the plan shows the stage that needs most.
+// Ranks differ by pipeline stage, and a little by their shards: the plan shows the stage that needs
+// most, and of each the rank that does.
 void plan_ranks(Planned& p) {
   const dist::MeshShape mesh = engine::named_strategy(p.recipe).mesh;
-  for (const int rank : first_of_stages(mesh))
-    p.stages.push_back(evaluate(*p.checkpoint.model, p.recipe, p.workload(), p.device, rank));
+  std::map<int, std::vector<Candidate>> ranks;
+  for (const int rank : different_ranks(mesh))
+    ranks[mesh.coordinate(dist::Axis::Pipeline, rank)].push_back(
+        evaluate(*p.checkpoint.model, p.recipe, p.workload(), p.device, rank));
+  for (const auto& [stage, of_stage] : ranks) p.stages.push_back(neediest_of(of_stage, p.device));
   p.wanted = neediest_of(p.stages, p.device);
 }
 

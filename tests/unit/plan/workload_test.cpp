@@ -97,5 +97,27 @@ TEST(Workload, HasTheMicroBatchesOfAValidationThatAreLarger) {
   EXPECT_EQ(tokens(nullptr, 0), Sizes{});
 }
 
+// Pictures take more than the tokens that stand for them.
+TEST(Workload, HasTheValidationsMicroBatchWithMostPictures) {
+  const auto with_pictures = [](int64_t tokens, int64_t pictures) {
+    data::Sample sample = sample_of(0, 0, tokens);
+    sample.num_pictures = pictures;
+    return sample;
+  };
+  const data::SampleStore samples = store_of({with_pictures(20, 1), with_pictures(20, 1)});
+  const data::SampleStore held_out =
+      store_of({with_pictures(30, 0), with_pictures(5, 3), with_pictures(25, 2)});
+  recipe::Recipe recipe;
+  recipe.train.micro_batch_size = 1;
+  const data::Reading reading{
+      .image_size = 2, .num_picture_tokens = 1, .picture_token = 7, .pictures_anywhere = true};
+  const Workload work{.samples = samples, .reading = reading, .validation = &held_out};
+  std::vector<int64_t> found;
+  for (const data::MicroBatch& batch :
+       larger_of_validation(work, recipe, largest_micro_batch(work, recipe, 1)))
+    found.push_back(batch.num_pictures);
+  EXPECT_EQ(found, (std::vector<int64_t>{0, 3}));
+}
+
 }  // namespace
 }  // namespace snug::plan
