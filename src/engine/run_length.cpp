@@ -13,8 +13,7 @@ namespace snug::engine {
 namespace {
 
 // train.limit_train_batches, of all processes; 0: all samples.
-int64_t samples_per_epoch(const recipe::TrainOptions& train, int64_t num_samples,
-                          int64_t data_ranks) {
+int64_t limited_epoch(const recipe::TrainOptions& train, int64_t num_samples, int64_t data_ranks) {
   const recipe::BatchLimit limit = *recipe::batch_limit(train.limit_train_batches);
   if (limit.count == 0 && limit.share == 1) return 0;
   const int64_t together = train.micro_batch_size * data_ranks;
@@ -49,18 +48,18 @@ std::string epochs_end_first(const RunLength& length, const recipe::TrainOptions
 }  // namespace
 
 RunLength run_length(const recipe::Recipe& recipe, const data::SampleStore& samples,
-                     int64_t data_ranks) {
+                     int64_t data_ranks, int64_t samples_per_epoch) {
   const recipe::TrainOptions& t = recipe.train;
+  if (samples_per_epoch == 0) samples_per_epoch = limited_epoch(t, samples.count(), data_ranks);
   const bool bounded = t.max_steps.has_value() || t.max_tokens.has_value();
   const int64_t token_steps = t.max_tokens ? *t.max_tokens : 0;  // a step has at least one token
-  RunLength length{
-      .sampler = {.num_samples = samples.count(),
-                  .global_batch_size = t.global_batch_size,
-                  .micro_batch_size = t.micro_batch_size,
-                  .samples_per_epoch = samples_per_epoch(t, samples.count(), data_ranks),
-                  .epochs = t.epochs.value_or(bounded ? 0 : 1),
-                  .max_steps = t.max_steps.value_or(t.epochs ? 0 : token_steps),
-                  .seed = recipe.data.seed}};
+  RunLength length{.sampler = {.num_samples = samples.count(),
+                               .global_batch_size = t.global_batch_size,
+                               .micro_batch_size = t.micro_batch_size,
+                               .samples_per_epoch = samples_per_epoch,
+                               .epochs = t.epochs.value_or(bounded ? 0 : 1),
+                               .max_steps = t.max_steps.value_or(t.epochs ? 0 : token_steps),
+                               .seed = recipe.data.seed}};
   length.steps = data::Sampler(length.sampler).num_steps();
   if (t.max_steps && length.steps < *t.max_steps) length.note = epochs_end_first(length, t);
   if (!t.max_tokens) return length;

@@ -18,9 +18,11 @@ struct RunLength {
   std::string note;              // why they are fewer than train.max_steps; else empty
 };
 
-// `data_ranks`: the processes with samples of their own. Throws UserError if there is no step.
+// `data_ranks`: the processes with samples of their own, by which train.limit_train_batches counts;
+// a run that goes on has the epochs of the one before, of samples_per_epoch if that is not 0.
+// Throws UserError if there is no step.
 RunLength run_length(const recipe::Recipe& recipe, const data::SampleStore& samples,
-                     int64_t data_ranks);
+                     int64_t data_ranks, int64_t samples_per_epoch = 0);
 
 // On average, where train.epoch_size takes a part of the samples.
 int64_t tokens_per_epoch(const RunLength& length, const data::SampleStore& samples);

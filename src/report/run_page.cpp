@@ -87,13 +87,14 @@ std::string cards(const RunRecord& record) {
               speed.share_of_peak > 0
                   ? fmt::format("tokens/s, {:.0f} % of peak", 100 * speed.share_of_peak)
                   : "tokens/s");
-  const int64_t peak = record.memory.measured.peak_allocated;
+  const RunSummary summary = summary_of(record);
   std::string peak_label = "peak memory";
-  if (record.memory.predicted)
-    peak_label += ", planned " + format_bytes(record.memory.predicted->peak_allocated);
+  if (summary.rank) peak_label += fmt::format(" of rank {}", *summary.rank);
+  if (summary.predicted_bytes > 0)
+    peak_label += ", planned " + format_bytes(summary.predicted_bytes);
   else if (record.device.budget_bytes > 0)
     peak_label += " of " + format_bytes(record.device.budget_bytes);
-  out += card(format_bytes(peak), peak_label);
+  out += card(format_bytes(summary.memory_bytes), peak_label);
   out += card(duration(record.seconds_total), "in all");
   return out + "</div>";
 }
@@ -173,6 +174,9 @@ std::string report_html(const RunRecord& record) {
                      "Bars: allocated at the end of the phase; tick: peak so far; dashed line: "
                      "budget, if set."))
         .add(element("pre", memory_table(phases)));
+  if (!record.ranks.empty())
+    html.add(element("p class=\"mu\"", "Bars and table are of rank 0. The peak of each process:"))
+        .add(element("pre", rank_table(record.ranks)));
   if (!record.experts.empty())
     html.add(element("p class=\"mu\"",
                      "Experts: shares of each block's tokens, mean over the steps; evenness is the "

@@ -378,7 +378,8 @@ Lines performance(const RunSummary& summary) {
 Lines memory(const RunSummary& summary) {
   const double bytes = static_cast<double>(summary.memory_bytes);
   Lines lines{{"Memory Used",
-               fmt::format("{:.2f} GB ({})", bytes / 1e9, format_bytes(summary.memory_bytes))}};
+               fmt::format("{:.2f} GB ({}){}", bytes / 1e9, format_bytes(summary.memory_bytes),
+                           summary.rank ? fmt::format(", rank {}", *summary.rank) : "")}};
   if (summary.predicted_bytes > 0 && summary.memory_bytes > 0)
     lines.emplace_back(
         "Planned", fmt::format("{} ({:+.2f} % off)", format_bytes(summary.predicted_bytes),
@@ -414,8 +415,13 @@ RunSummary summary_of(const RunRecord& record) {
       .num_alloc_retries = record.memory.measured.num_alloc_retries,
       .startup = record.startup,
       .notes = record.notes};
-  for (const RankMemoryRecord& rank : record.ranks)
+  for (const RankMemoryRecord& rank : record.ranks) {
     s.num_alloc_retries = std::max(s.num_alloc_retries, rank.num_alloc_retries);
+    if (s.rank && rank.peak_allocated <= s.memory_bytes) continue;
+    s.rank = rank.rank;
+    s.memory_bytes = rank.peak_allocated;
+    s.predicted_bytes = rank.predicted_allocated;
+  }
   for (const StepRecord& step : record.steps) {
     s.input_tokens += step.raw_tokens;
     s.tokens_with_prompt += step.tokens;
@@ -428,6 +434,14 @@ RunSummary summary_of(const RunRecord& record) {
   if (record.validation.front().step == 0) s.val_loss_before = record.validation.front().loss;
   s.val_loss_after = record.validation.back().loss;
   return s;
+}
+
+std::string rank_table(const std::vector<RankMemoryRecord>& ranks) {
+  std::string table;
+  for (const RankMemoryRecord& rank : ranks)
+    table += fmt::format("  rank {:<4} {:>12} (planned {})\n", rank.rank,
+                         format_bytes(rank.peak_allocated), format_bytes(rank.predicted_allocated));
+  return table;
 }
 
 std::string summary_block(const RunSummary& summary) {

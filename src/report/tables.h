@@ -85,6 +85,7 @@ struct RunSummary {
   double tokens_per_second = 0;    // without padding
   double share_of_peak = 0;        // 0: not known
   StepStatistics steps;
+  std::optional<int> rank;        // of several, the one that took most memory; the next are its own
   int64_t memory_bytes = 0;       // peak allocated
   int64_t budget_bytes = 0;       // 0: no budget
   int64_t predicted_bytes = 0;    // 0: not planned
@@ -95,6 +96,9 @@ struct RunSummary {
 };
 
 RunSummary summary_of(const RunRecord& record);
+
+// A line for each process: its peak and the planned one.
+std::string rank_table(const std::vector<RankMemoryRecord>& ranks);
 
 // The block at the end of a run, in LitGPT's wording.
 std::string summary_block(const RunSummary& summary);

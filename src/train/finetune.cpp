@@ -74,6 +74,7 @@ class Finetune {
   void show_samples();
   SampleAnswerOptions sample_options() const;
   bool was_refused() const;
+  std::string of_this_rank() const;
   void tell_the_phases() const;
   void tell_the_end() const;
   void end(const std::string& outcome, const std::string& reason);
@@ -238,7 +239,8 @@ void Finetune::choose_techniques() {
 }
 
 void Finetune::measure_length() {
-  length_ = engine::run_length(recipe_, dataset_.train, mesh_->data().size());
+  length_ = engine::run_length(recipe_, dataset_.train, mesh_->data().size(),
+                               resume_ ? resume_->state.samples_per_epoch : 0);
   log_->record().tokens_per_epoch = engine::tokens_per_epoch(length_, dataset_.train);
   if (length_.note.empty()) return;
   log_->record().notes.push_back(length_.note);
@@ -450,18 +452,23 @@ bool Finetune::was_refused() const {
   return refused && refused->requested > 0;
 }
 
+std::string Finetune::of_this_rank() const {
+  return world_->size() > 1 ? fmt::format(", rank {}", world_->rank()) : "";
+}
+
 void Finetune::tell_the_phases() const {
   const report::RunRecord& record = log_->record();
   std::vector<report::PhaseRecord> phases = report::shown_phases(record.memory.phases);
   if (was_refused()) phases.push_back(report::refusal_row(record));
-  log_->print("Memory by phase\n\n" + report::memory_table(phases));
+  log_->print(fmt::format("Memory by phase{}\n\n{}", of_this_rank(), report::memory_table(phases)));
 }
 
 void Finetune::tell_the_end() const {
   const report::RunRecord& record = log_->record();
   tell_the_phases();
-  log_->print("\nAt the peak\n\n" + report::memory_bars(record.memory.measured.by_category,
-                                                        {.budget_bytes = host_.budget_bytes}));
+  log_->print(fmt::format("\nAt the peak{}\n\n{}", of_this_rank(),
+                          report::memory_bars(record.memory.measured.by_category,
+                                              {.budget_bytes = host_.budget_bytes})));
   log_->print(report::summary_block(report::summary_of(record)));
   const std::string model =
       recipe_.train.save_model

@@ -48,6 +48,18 @@ void check_host_memory(const PlannedRun& run, const plan::Prediction& prediction
     throw plan::plan_needs_more_host(prediction, device, ranks, there);
 }
 
+// What the process with the largest peak says, and of several which it is.
+std::string of_neediest(const dist::Mesh& mesh, int64_t peak, const std::string& text) {
+  if (mesh.is_single()) return text;
+  const std::vector<std::string> all =
+      mesh.world().gather_texts(fmt::format("{:020}{}", peak, text));
+  const auto by_peak = [](const std::string& a, const std::string& b) {
+    return a.substr(0, 20) < b.substr(0, 20);
+  };
+  const auto most = std::ranges::max_element(all, by_peak);
+  return fmt::format("{} (rank {})", most->substr(20), most - all.begin());
+}
+
 std::string verdict(const engine::Host& host, const plan::Prediction& prediction,
                     const Room& room) {
   std::string text = "peak " + format_bytes(prediction.peak_allocated + host.library_bytes);
@@ -90,7 +102,8 @@ void check_plan(const PlannedRun& run, RunLog& log) {
     peaks.by_category[memory::name(static_cast<memory::Category>(c))] = prediction.by_category[c];
   peaks.by_category[memory::name(memory::Category::Workspace)] += run.host.library_bytes;
   log.planned(peaks);
-  log.print("Plan     " + verdict(run.host, prediction, room));
+  log.print("Plan     " +
+            of_neediest(run.mesh, prediction.peak_allocated, verdict(run.host, prediction, room)));
   if (prediction.peak_host > 0)
     log.print(fmt::format("Host     {} of host memory", format_bytes(prediction.peak_host)));
   if (prediction.on_disk > 0)

@@ -57,9 +57,11 @@ optim::Schedule schedule_of(const recipe::Recipe& recipe, int64_t steps) {
 }
 
 // A resumed run reads the samples that are left of those that the run before it began with.
-checkpoint::TrainingState with_first_micro_batch(checkpoint::TrainingState state,
-                                                 const recipe::Recipe& recipe) {
+checkpoint::TrainingState with_first_samples(checkpoint::TrainingState state,
+                                             const recipe::Recipe& recipe,
+                                             const data::SamplerOptions& sampler) {
   if (state.first_micro_batch == 0) state.first_micro_batch = recipe.train.micro_batch_size;
+  state.samples_per_epoch = sampler.samples_per_epoch;
   return state;
 }
 
@@ -69,7 +71,7 @@ TrainingLoop::TrainingLoop(const Parts& parts, const engine::RunLength& length,
                            const checkpoint::TrainingState& state)
     : parts_(parts),
       recipe_(parts.recipe),
-      state_(with_first_micro_batch(state, parts.recipe)),
+      state_(with_first_samples(state, parts.recipe, length.sampler)),
       phases_(parts.engine, parts.log.record().memory.phases),
       stepper_(parts.engine, parts.recipe, parts.train_batches, phases_),
       sampler_(sampler_options(length.sampler)),

@@ -233,6 +233,29 @@ TEST(Resume, WithAnotherMicroBatchReadsTheSamplesThatAreLeft) {
             undisturbed);
 }
 
+// An epoch of so many micro-batches has as many samples as it had when the run began.
+TEST(Resume, WithAnotherMicroBatchHasTheEpochsOfTheFirst) {
+  const TempFolder folder;
+  const fs::path rows = write_rows(folder / "rows.jsonl", 80);
+  const auto tokens_of = [&](const fs::path& out, const Words& more) {
+    Words words{"--train.limit_train_batches", "16", "--train.epochs", "3"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Result result = run(finetune_words(rows, out, words));
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    std::vector<int64_t> tokens;
+    const json record = read_run(out);
+    for (const json& step : record["steps"]) tokens.push_back(step["tokens"]);
+    return tokens;
+  };
+  const Words one{"--train.micro_batch_size", "1"};
+  const std::vector<int64_t> undisturbed = tokens_of(folder / "whole", one);
+  EXPECT_EQ(undisturbed.size(), 6U);
+  tokens_of(folder / "out", {"--train.micro_batch_size", "1", "--train.max_steps", "1",
+                             "--train.save_interval", "1"});
+  EXPECT_EQ(tokens_of(folder / "out", {"--train.micro_batch_size", "4", "--resume", "true"}),
+            undisturbed);
+}
+
 // What another technique took of memory until then is not this run's.
 TEST(Resume, WithAnotherPlanMeasuresMemoryAnew) {
   const TempFolder folder;

@@ -134,7 +134,7 @@ StepResult Stepper::run(const std::vector<data::MicroBatch>& batches) {
                      .objective = engine_.objective.get(),
                      .dropout_key = dropout_key + static_cast<uint64_t>(i),
                      .rows = rows,
-                     .routed = &routed,
+                     .routed = batch.real_tokens > 0 ? &routed : nullptr,
                      .last_micro_batch = i + 1 == std::ssize(batches)},
             .number = i};
   };

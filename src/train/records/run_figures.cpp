@@ -56,7 +56,6 @@ void RunFigures::fill_ranks(const dist::Mesh& mesh) const {
   const nlohmann::json own{record.device.name, record.memory.predicted->peak_allocated,
                            peaks.peak_allocated, peaks.peak_host, peaks.num_alloc_retries};
   const std::vector<std::string> all = mesh.world().gather_texts(own.dump());
-  std::string table;
   for (size_t rank = 0; rank < all.size(); ++rank) {
     const nlohmann::json of = nlohmann::json::parse(all[rank]);
     record.ranks.push_back({.rank = static_cast<int>(rank),
@@ -65,11 +64,9 @@ void RunFigures::fill_ranks(const dist::Mesh& mesh) const {
                             .peak_allocated = of[2],
                             .peak_host = of[3],
                             .num_alloc_retries = of[4]});
-    const report::RankMemoryRecord& r = record.ranks.back();
-    table += fmt::format("  rank {:<4} {:>12} (planned {})\n", r.rank,
-                         format_bytes(r.peak_allocated), format_bytes(r.predicted_allocated));
   }
-  log_.print(fmt::format("Peak of each process, {}\n\n{}", record.mesh, table));
+  log_.print(
+      fmt::format("Peak of each process, {}\n\n{}", record.mesh, report::rank_table(record.ranks)));
 }
 
 }  // namespace snug::train
