@@ -9,6 +9,7 @@
 #include <ATen/ops/logaddexp.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
 #include <tuple>
@@ -376,6 +377,7 @@ LibraryAttention choose_library_attention(const at::Tensor& q, const AttentionCo
 AttentionOutput library_attention_forward(LibraryAttention way, const at::Tensor& q,
                                           const at::Tensor& k, const at::Tensor& v,
                                           const AttentionContext& context) {
+  if (q.size(0) == 0) return empty_output(q);
   AttentionOutput result = way == LibraryAttention::Flash ? padded_flash_forward(q, k, v, context)
                                                           : products_forward(q, k, v, context);
   if (context.sinks.defined()) add_sinks(result, context.sinks);
@@ -386,6 +388,7 @@ AttentionGradients library_attention_backward(LibraryAttention way, const at::Te
                                               const at::Tensor& q, const at::Tensor& k,
                                               const at::Tensor& v, const AttentionOutput& forward,
                                               const AttentionContext& context) {
+  if (q.size(0) == 0) return {at::empty_like(q), at::zeros_like(k), at::zeros_like(v)};
   return way == LibraryAttention::Flash ? padded_flash_backward(d_out, q, k, v, forward, context)
                                         : products_backward(d_out, q, k, v, forward, context);
 }

@@ -183,5 +183,20 @@ TEST_P(LibraryAttentionTest, ProductsAskForTheSameOnMeta) {
 INSTANTIATE_TEST_SUITE_P(Cases, LibraryAttentionTest, ::testing::ValuesIn(kCases),
                          [](const auto& info) { return info.param.name; });
 
+// A micro-batch without pictures, which libtorch's kernels refuse.
+TEST(LibraryAttentionTest, OfNoRowsIsNothing) {
+  const at::Tensor none = at::empty({0, 4, 8});
+  AttentionContext context;
+  context.cu_seqlens = at::zeros({1}, at::kInt);
+  for (const LibraryAttention way : {LibraryAttention::Flash, LibraryAttention::Products}) {
+    const AttentionOutput out = library_attention_forward(way, none, none, none, context);
+    EXPECT_EQ(out.out.sizes(), (at::IntArrayRef{0, 32}));
+    const AttentionGradients gradients =
+        library_attention_backward(way, none, none, none, none, out, context);
+    EXPECT_EQ(gradients.dq.sizes(), none.sizes());
+    EXPECT_EQ(gradients.dv.sizes(), none.sizes());
+  }
+}
+
 }  // namespace
 }  // namespace snug::ops
