@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string_view>
 
 #include "base/error.h"
 #include "base/files.h"
 #include "base/text.h"
+#include "data/pictures/caption_list.h"
 #include "data/rows/csv.h"
 #include "data/rows/row_from_json.h"
 
@@ -21,34 +23,40 @@ using json = nlohmann::ordered_json;
 
 constexpr const char* kUsualNames[] = {"metadata.jsonl", "metadata.csv"};
 
+bool is_table_name(const fs::path& file) {
+  return file.extension() == ".csv" || file.extension() == ".tsv" || file.extension() == ".txt";
+}
+
 bool is_metadata_name(const fs::path& file) {
-  return file.extension() == ".jsonl" || file.extension() == ".csv";
+  return file.extension() == ".jsonl" || file.extension() == ".json" || is_table_name(file);
 }
 
 class PictureFolder : public PictureRows {
  public:
   PictureFolder(const fs::path& metadata, const PictureFolderOptions& options)
-      : file_(metadata),
-        separator_(metadata.extension() == ".csv" ? separator_of(text()) : '\0'),
-        records_(records_of(text(), separator_, name())) {
+      : path_(metadata), folder_(metadata.parent_path()), file_(std::in_place, metadata) {
+    if (metadata.extension() == ".json") {
+      list_ = captions_in_json(text(), name());
+    } else {
+      if (is_table_name(metadata)) separator_ = separator_of(text());
+      records_ = records_of(text(), separator_, name());
+    }
     if (is_csv() && !records_.empty()) {
       header_ = csv_fields(record(0), separator_);
       records_.erase(records_.begin());
     }
-    if (records_.empty()) throw UserError("{} holds no rows", name());
-    const std::vector<std::string> columns = columns_of(row(0));
-    image_column_ =
-        choose_column(options.image_column, columns, kPathColumns, "data.image_column", name());
-    text_column_ =
-        choose_column(options.text_column, columns, kTextColumns, "data.text_column", name());
-    if (image_column_.empty() || (text_column_.empty() && options.captions_needed))
-      throw UserError("{}: which column holds the {}? Name it with {}; columns found: {}", name(),
-                      image_column_.empty() ? "pictures' file names" : "captions",
-                      image_column_.empty() ? "--data.image_column" : "--data.text_column",
-                      fmt::join(columns, ", "));
+    choose_columns(options);
+    find_pictures();
+  }
+  // Of the pictures in a folder, in whose order the list is.
+  PictureFolder(const fs::path& folder, std::vector<json> list, const PictureFolderOptions& options)
+      : path_(folder), folder_(folder), list_(std::move(list)) {
+    choose_columns(options);
   }
 
-  int64_t count() const override { return std::ssize(records_); }
+  int64_t count() const override {
+    return list_.empty() ? std::ssize(records_) : std::ssize(list_);
+  }
 
   std::vector<std::optional<std::string>> captions(std::span<const int64_t> rows) const override {
     std::vector<std::optional<std::string>> captions;
@@ -81,7 +89,7 @@ class PictureFolder : public PictureRows {
   std::string file(int64_t index) const override {
     const std::string name = file_name(index);
     if (name.empty()) throw UserError("{}: no {}", place(index), image_column_);
-    return (file_.path().parent_path() / name).string();
+    return (folder_ / name).string();
   }
 
   std::string where(int64_t index) const override {
@@ -93,11 +101,41 @@ class PictureFolder : public PictureRows {
   }
 
  private:
+  void choose_columns(const PictureFolderOptions& options) {
+    if (count() == 0) throw UserError("{} holds no rows", name());
+    const std::vector<std::string> columns = columns_of(row(0));
+    image_column_ =
+        choose_column(options.image_column, columns, kPathColumns, "data.image_column", name());
+    text_column_ =
+        choose_column(options.text_column, columns, kTextColumns, "data.text_column", name());
+    if (image_column_.empty() || (text_column_.empty() && options.captions_needed))
+      throw UserError("{}: which column holds the {}? Name it with {}; columns found: {}", name(),
+                      image_column_.empty() ? "pictures' file names" : "captions",
+                      image_column_.empty() ? "--data.image_column" : "--data.text_column",
+                      fmt::join(columns, ", "));
+  }
+
+  // Flickr's captions lie beside a folder with the pictures, COCO's in a folder beside it.
+  void find_pictures() {
+    const json first = row(0);
+    if (!first[image_column_].is_string()) return;
+    const std::string name = first[image_column_];
+    std::error_code ignored;
+    if (fs::exists(folder_ / name, ignored)) return;
+    const fs::path here = folder_.empty() ? "." : folder_;
+    for (const fs::path& around : {here, here / ".."})
+      for (const fs::directory_entry& entry : fs::directory_iterator(around, ignored)) {
+        if (!entry.is_directory(ignored) || !fs::exists(entry.path() / name, ignored)) continue;
+        folder_ = entry.path().lexically_normal();
+        return;
+      }
+  }
+
   bool is_csv() const { return separator_ != 0; }
-  std::string name() const { return file_.path().string(); }
+  std::string name() const { return path_.string(); }
   std::string place(int64_t index) const { return fmt::format("{}: row {}", name(), index + 1); }
   std::string_view text() const {
-    return {reinterpret_cast<const char*>(file_.bytes().data()), file_.bytes().size()};
+    return {reinterpret_cast<const char*>(file_->bytes().data()), file_->bytes().size()};
   }
   std::string_view record(int64_t index) const {
     const Record& found = records_[static_cast<size_t>(index)];
@@ -105,6 +143,7 @@ class PictureFolder : public PictureRows {
   }
 
   json row(int64_t index) const {
+    if (!list_.empty()) return list_[static_cast<size_t>(index)];
     const std::string_view text = record(index);
     if (find_invalid_utf8(text) != std::string_view::npos)
       throw UserError("{}: not valid UTF-8", place(index));
@@ -158,9 +197,11 @@ class PictureFolder : public PictureRows {
     return all;
   }
 
-  MappedFile file_;
-  char separator_;                   // of a CSV; 0: lines of JSON
+  fs::path path_, folder_;  // of the captions; of the pictures
+  std::optional<MappedFile> file_;
+  char separator_ = 0;               // of a CSV; 0: lines of JSON
   std::vector<Record> records_;      // their text is parsed when it is asked for
+  std::vector<json> list_;           // in their place
   std::vector<std::string> header_;  // of a CSV
   std::string image_column_, text_column_;
 };
@@ -184,7 +225,9 @@ std::string what_else(const fs::path& folder) {
     if (path.filename().string().starts_with('.')) continue;
     if (entry.is_directory() && !metadata_in(path).empty())
       splits.push_back(path.filename().string());
-    if (entry.is_regular_file() && is_metadata_name(path)) files.push_back(path.string());
+    const bool is_text = path.extension() == ".txt" && path.filename() != "captions.txt";
+    if (entry.is_regular_file() && is_metadata_name(path) && !is_text)
+      files.push_back(path.string());
     parquet = parquet || path.extension() == ".parquet" || path.extension() == ".arrow";
   }
   std::sort(files.begin(), files.end());
@@ -233,15 +276,20 @@ std::shared_ptr<const PictureRows> open_picture_folder(const PictureFolderOption
   if (fs::is_regular_file(path) && is_metadata_name(path))
     return std::make_shared<PictureFolder>(path, options);
   if (!fs::is_directory(path))
-    throw UserError(
-        "data.path: {} {}", path.string(),
-        fs::exists(path) ? "is neither a folder nor a .jsonl or .csv file" : "does not exist");
+    throw UserError("data.path: {} {}", path.string(),
+                    fs::exists(path)
+                        ? "is neither a folder nor a .jsonl, .json, .csv, .tsv or .txt file"
+                        : "does not exist");
   // Only the training part may lie in the folder itself: another one by its name, or not at all.
   std::vector<fs::path> folders = {path / options.split};
   if (options.split == "train") folders.push_back(path);
   for (const fs::path& folder : folders)
     if (const fs::path metadata = metadata_in(folder); !metadata.empty())
       return std::make_shared<PictureFolder>(metadata, options);
+  for (const fs::path& folder : folders)
+    if (fs::is_directory(folder))
+      if (std::vector<json> list = captions_beside(folder); !list.empty())
+        return std::make_shared<PictureFolder>(folder, std::move(list), options);
   if (options.split != "train")
     throw UserError(
         "{}: no split {} (data.split): {} holds neither metadata.jsonl nor metadata.csv{}",

@@ -42,7 +42,8 @@ std::vector<Row> data_rows(DataOptions& d) {
        .key = "data.path",
        .slot = &d.path,
        .help = "folder of the data set; for HFDataset: written by save_to_disk, or with Parquet "
-               "files; for ImageFolder: with metadata.jsonl or metadata.csv",
+               "files; for ImageFolder: with metadata.jsonl or metadata.csv, or the file with the "
+               "captions",
        .kind = TextKind::Directory},
       {.theme = kData,
        .key = "data.split",

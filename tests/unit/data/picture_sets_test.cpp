@@ -251,6 +251,54 @@ TEST_F(PictureFolderTest, ReadsAMetadataFileOfAnyName) {
   EXPECT_EQ(text_of(rows->picture(0)), read_file(picture_file("420.jpg")));
 }
 
+// As captions of Flickr, LAVIS and COCO are written, whose pictures lie in a folder beside them.
+TEST_F(PictureFolderTest, ReadsListsAndTablesOfOthers) {
+  std::filesystem::create_directory(folder_ / "Images");
+  for (const char* name : {"1.jpg", "2.jpg"})
+    std::filesystem::copy_file(picture_file("420.jpg"), folder_ / "Images" / name);
+  for (
+      const auto& [name, text] : std::vector<std::pair<std::string, std::string>>{
+          {"captions.txt", "image,caption\n1.jpg,a cat .\n2.jpg,\"a dog, too\"\n"},
+          {"captions.tsv", "image\tcaption\n1.jpg\ta cat .\n2.jpg\ta dog, too\n"},
+          {"list.json",
+           R"([{"image":"1.jpg","caption":"a cat ."},{"image":"2.jpg","caption":["a dog, too"]}])"},
+          {"coco.json",
+           R"({"info":{},"images":[{"id":7,"file_name":"2.jpg"},{"id":3,"file_name":"1.jpg"}],
+             "annotations":[{"image_id":3,"id":1,"caption":"a cat ."},{"image_id":7,"id":2,"caption":"a dog, too"}]})"}}) {
+    const auto rows = open_picture_folder({.path = folder_.write(name, text)});
+    EXPECT_EQ(all_captions(*rows), (Captions{"a cat .", "a dog, too"})) << name;
+    EXPECT_EQ(rows->file(1), (folder_ / "Images" / "2.jpg").string()) << name;
+  }
+  std::filesystem::create_directory(folder_ / "annotations");
+  const auto beside =
+      folder_.write("annotations/a.json", R"([{"image":"1.jpg","caption":"a cat"}])");
+  EXPECT_EQ(open_picture_folder({.path = beside})->file(0),
+            (folder_ / "Images" / "1.jpg").string());
+  const auto refused = [&](const char* text) {
+    return message_of([&] { open_picture_folder({.path = folder_.write("a.json", text)}); });
+  };
+  EXPECT_CONTAINS(refused("{\"a\":1}\n{}"), "not JSON; lines of JSON are a .jsonl file");
+  EXPECT_CONTAINS(refused("{\"images\":[]}"), "neither a list of objects nor COCO's annotations");
+  EXPECT_CONTAINS(refused("7"), "neither a list of objects nor COCO's annotations");
+  EXPECT_CONTAINS(refused("[7]"), "row 1 is not an object");
+  EXPECT_CONTAINS(refused("[]"), "holds no rows");
+  EXPECT_CONTAINS(
+      refused(R"({"images":[{"id":1,"file_name":"1.jpg"}],"annotations":[{"image_id":2}]})"),
+      "a caption is of the picture 2");
+  EXPECT_CONTAINS(refused(R"({"images":[4],"annotations":[]})"), "an entry has no \"id\"");
+}
+
+TEST_F(PictureFolderTest, ReadsTextsBesidePictures) {
+  folder_.write("420.txt", "a cat\n");
+  const auto rows = open_picture_folder({.path = folder_.path()});
+  Captions all = all_captions(*rows);
+  EXPECT_EQ(rows->count(), std::ssize(kNames));
+  EXPECT_EQ(std::ranges::count(all, std::optional<std::string>("a cat")), 1);
+  EXPECT_EQ(std::ranges::count(all, std::optional<std::string>()), rows->count() - 1);
+  folder_.write("420.txt", "\xff");
+  EXPECT_CONTAINS(refusal(), "420.txt: not valid UTF-8");
+}
+
 TEST_F(PictureFolderTest, NeedsNoCaptionsWhereNobodyAsksForThem) {
   folder_.write("metadata.jsonl", "{\"file_name\": \"420.jpg\", \"words\": \"x\"}\n");
   const auto rows = open_picture_folder({.path = folder_.path(), .captions_needed = false});
@@ -289,7 +337,7 @@ TEST_F(PictureFolderTest, SaysWhatLiesThereInstead) {
   EXPECT_CONTAINS(message_of([&] { open_picture_folder({.path = parquet.path()}); }),
                   "--data HFDataset");
   EXPECT_CONTAINS(message_of([&] { open_picture_folder({.path = folder_ / "420.jpg"}); }),
-                  "neither a folder nor a .jsonl or .csv file");
+                  "neither a folder nor a .jsonl, .json, .csv, .tsv or .txt file");
   folder_.write("metadata.csv", "file_name,text\n420.jpg,a cat, a dog\n");
   EXPECT_CONTAINS(refusal(), "a text with \",\" in it stands in double quotes");
 }
