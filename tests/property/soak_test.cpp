@@ -155,9 +155,6 @@ engine::SampleIndices micro_batches_of(const Case& drawn) {
                                drawn.samples.longest_samples(drawn.recipe.train.micro_batch_size));
 }
 
-// What a plan does not count is a number or two that the host reads back.
-constexpr int64_t kUncountedBytes = 16;
-
 // A step whose refusal may have left a part of the weights updated is std::nullopt.
 std::optional<engine::StepResult> refused_step(TinyRun& run, const Case& drawn) {
   const memory::Ledger& ledger = tests::test_ledger();
@@ -190,16 +187,11 @@ std::optional<Trained> try_to_train(const Case& drawn, const recipe::Recipe& rec
   result.before = weights_of(run);
   for (int step = 0; step < drawn.steps; ++step) {
     const bool refused_here = refuse && drawn.refused.nth > 0 && drawn.refused.step == step;
-    memory::Ledger& others = memory::cpu_ledger();
-    const int64_t uncounted = others.allocated();
-    others.reset_peak();
+    const tests::UncountedOnTheHost uncounted;
     const std::optional<engine::StepResult> done =
         refused_here ? refused_step(run, drawn)
                      : run.stepper->step(micro_batches_of(drawn), kLearningRate);
-    if (device.is_cuda()) {
-      EXPECT_LE(others.at_peak().allocated - uncounted, kUncountedBytes)
-          << "host memory of step " << step + 1 << " that is in no plan";
-    }
+    if (device.is_cuda()) uncounted.expect_none();
     if (!done) return {};
     EXPECT_TRUE(done->updated) << "step " << step + 1;
     result.losses.push_back(done->loss);
@@ -276,8 +268,8 @@ double epsilon_of(const recipe::Recipe& recipe) {
 // roundings behind it, which at worst add up. Adam's first steps are mostly signs, as
 // Adafactor's are in vectors, and 16-bit weights and states round small updates up or away: a share
 // of the elements as large as a gradient's relative error goes the other way, by two steps, and so
-// the length of the difference is that share's root. Whether a clamped gate has a gradient is decided at its limit, by a
-// rounding.
+// the length of the difference is that share's root. Whether a clamped gate has a gradient is
+// decided at its limit, by a rounding.
 double tolerance_of(const Case& drawn) {
   const recipe::Recipe& recipe = drawn.recipe;
   const double at_limits = drawn.shape.starts_with("gpt-oss") ? 0.05 : 0;

@@ -100,6 +100,24 @@ class TinyBatches final : public data::BatchSource {
   data::TokenBatchSource tokens_;
 };
 
+// Of a GPU, the host memory that is taken meanwhile and that no plan counts: a number or two that
+// are read back.
+class UncountedOnTheHost {
+ public:
+  UncountedOnTheHost() : before_(memory::cpu_ledger().allocated()) {
+    memory::cpu_ledger().reset_peak();
+  }
+  void expect_none() const {
+    constexpr int64_t kNumbersReadBack = 16;
+    if (!test_device().is_cuda()) return;
+    EXPECT_LE(memory::cpu_ledger().at_peak().allocated - before_, kNumbersReadBack)
+        << "bytes on the host that are in no plan";
+  }
+
+ private:
+  int64_t before_;
+};
+
 // A model with random weights, an engine and a stepper over `samples`.
 struct TinyRun {
   explicit TinyRun(recipe::Recipe r, const data::SampleStore& s, const std::string& shape = "llama",
