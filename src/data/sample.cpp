@@ -287,8 +287,9 @@ Sample make_sample(const Row& row, const PromptStyle& style, const TextEncoder& 
   return sample;
 }
 
-Sample make_caption_sample(const std::string& prompt, const std::string& caption,
+Sample make_caption_sample(const std::string& asked, const std::string& told,
                            const TextEncoder& encoder, const SampleOptions& options) {
+  const std::string prompt = without_marks(asked), caption = without_marks(told);
   const int64_t limit = room_for_text(options);
   const auto raw_tokens = static_cast<int64_t>(encoder.encode(caption).size());
   Sample sample;

@@ -41,10 +41,11 @@ Sample make_sample(const Row& row, const PromptStyle& style, const TextEncoder& 
 
 // A picture's sample: placeholders, prompt, caption, end of sequence; only the caption is learned.
 // The order is Blip2Processor's: the beginning-of-sequence token after the placeholders and, with
-// an encoder, the end of sequence after the prompt. Text may take what max_seq_length leaves;
+// an encoder, the end of sequence after the prompt. Marks of pictures in the texts are left out,
+// since tokenizers would read more placeholders in them. Text may take what max_seq_length leaves;
 // without a limit, kCaptionTokens.
 inline constexpr int64_t kCaptionTokens = 50;
-Sample make_caption_sample(const std::string& prompt, const std::string& caption,
+Sample make_caption_sample(const std::string& asked, const std::string& told,
                            const TextEncoder& encoder, const SampleOptions& options);
 
 }  // namespace snug::data

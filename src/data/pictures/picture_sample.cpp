@@ -12,12 +12,6 @@
 namespace snug::data {
 namespace {
 
-std::string without_marks(std::string text) {
-  for (size_t at = text.find(kPictureMark); at != std::string::npos; at = text.find(kPictureMark))
-    text.erase(at, kPictureMark.size());
-  return text;
-}
-
 // What is read, and what is learned behind it.
 struct Turns {
   std::string question, answer;

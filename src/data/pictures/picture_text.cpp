@@ -12,6 +12,12 @@ int64_t count_marks(std::string_view text) {
   return count;
 }
 
+std::string without_marks(std::string text) {
+  for (size_t at = text.find(kPictureMark); at != std::string::npos; at = text.find(kPictureMark))
+    text.erase(at, kPictureMark.size());
+  return text;
+}
+
 std::string text_of_picture(const Grid& grid, int64_t places) {
   constexpr std::string_view kBorder = "<fake_token_around_image>";
   std::string text;

@@ -20,6 +20,7 @@ struct Grid {
 inline constexpr std::string_view kPictureMark = "<image>";
 
 int64_t count_marks(std::string_view text);
+std::string without_marks(std::string text);
 
 // `places`: of each tile.
 std::string text_of_picture(const Grid& grid, int64_t places);

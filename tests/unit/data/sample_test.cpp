@@ -376,6 +376,8 @@ TEST(CaptionSample, OnlyTheCaptionIsLearnt) {
   EXPECT_EQ(std::count(plain.labels.begin(), plain.labels.begin() + 4, -100), 4);
   EXPECT_EQ(text_of({plain.labels.begin() + 4, plain.labels.end()}), "a cat$");
   const Sample asked = make_caption_sample("what?", "a cat", encoder, options);
+  const Sample marked = make_caption_sample("<image>what?", "a <image>cat", encoder, options);
+  EXPECT_EQ(marked.ids, asked.ids);
   EXPECT_EQ(text_of({asked.ids.begin() + 3, asked.ids.end()}), "#what? a cat$");
   EXPECT_EQ(text_of({asked.labels.begin() + 9, asked.labels.end()}), " a cat$");
 }
