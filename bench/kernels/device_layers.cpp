@@ -1,6 +1,7 @@
 // The kernels of a forward and a backward, in bfloat16.
 // SPDX-License-Identifier: Apache-2.0
 #include "core/ops/device/cuda.h"
+#include "core/ops/linear/matmul.h"
 #include "core/ops/linear/stored_weight.h"
 #include "kernels/device_timing.h"
 
@@ -119,6 +120,32 @@ void measure_rope(DeviceBench& bench, const Sizes& s) {
       "rope", bytes_of({q, q}), [&] { host::rope_apply(rope); }, [&] { device::rope_apply(rope); });
 }
 
+// A bias's gradient.
+void measure_sum_of_rows(DeviceBench& bench, const Sizes& s) {
+  const at::Tensor x = bench.numbers({s.rows, s.features}), total = bench.zeros({s.features});
+  bench.stream("sum_of_rows", bytes_of({x}),
+               [&] { ops::sum_of_rows_into(total, x, ops::Into::Overwrite); });
+}
+
+// Queries, keys and values of heads that flash attention does not take, as OpenLLaMA 3B's.
+void measure_head_widths(DeviceBench& bench, const Sizes& s) {
+  if (!bench.on_gpu()) return;
+  kernels::HeadWidths args{.type = kType, .from_dim = s.head_dim - 4, .to_dim = s.head_dim};
+  std::vector<at::Tensor> arrays;
+  for (int i = 0; i < 3; ++i) {
+    arrays.push_back(bench.numbers({s.rows, s.heads, args.from_dim}));
+    arrays.push_back(bench.numbers({s.rows, s.heads, args.to_dim}));
+    args.copies[i] = {.from = address(arrays[arrays.size() - 2]),
+                      .from_stride = s.heads * args.from_dim,
+                      .to = address(arrays.back()),
+                      .tokens = s.rows,
+                      .heads = s.heads};
+  }
+  double bytes = 0;
+  for (const at::Tensor& array : arrays) bytes += bytes_of({array});
+  bench.stream("change_head_widths", bytes, [&] { device::change_head_widths(args); });
+}
+
 void measure_embedding(DeviceBench& bench, const Sizes& s) {
   const at::Tensor table = bench.numbers({s.vocabulary, s.dim}),
                    gradient = bench.numbers({s.vocabulary, s.dim});
@@ -182,7 +209,8 @@ void measure_dequantizing(DeviceBench& bench, const Sizes& s) {
 
 void measure_layers(DeviceBench& bench, const Sizes& s) {
   for (const auto measure : {measure_rms_norm, measure_layer_norm, measure_activations,
-                             measure_rope, measure_embedding, measure_loss, measure_dequantizing})
+                             measure_rope, measure_sum_of_rows, measure_head_widths,
+                             measure_embedding, measure_loss, measure_dequantizing})
     measure(bench, s);
 }
 
