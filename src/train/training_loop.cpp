@@ -139,9 +139,11 @@ void TrainingLoop::take_step() {
   if (stop || (is_due && !is_in_doubt())) save_checkpoint();
   if (is_over()) parts_.engine.finish_updates();
   if (validates && is_over()) validate();
-  if (stop)
-    throw Interrupted(
-        fmt::format("stopped on request after step {}; continue with --resume auto", state_.step));
+  if (!stop) return;
+  parts_.figures.fill();
+  parts_.figures.fill_ranks(parts_.mesh);
+  throw Interrupted(
+      fmt::format("stopped on request after step {}; continue with --resume auto", state_.step));
 }
 
 // A step whose loss or gradients are no numbers is skipped, and the weights stay as they were. One

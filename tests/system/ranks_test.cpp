@@ -207,12 +207,14 @@ TEST_F(Ranks, CtrlCSavesAndCanGoOn) {
   EXPECT_EQ(count(said, "stopped on request"), 1U) << said;
   EXPECT_TRUE(orphans_of(out).empty());
   EXPECT_EQ(read_run(out)["outcome"], "interrupted");
+  EXPECT_EQ(read_run(out)["ranks"].size(), 2U);
   const size_t stopped_at = read_run(out)["steps"].size();
   const Result resumed = run(words(2, out,
                                    {"--train.max_steps", std::to_string(stopped_at + 2), "--resume",
                                     "auto", "--train.epochs", "200"}));
   ASSERT_EQ(resumed.exit_code, 0) << resumed.output;
   EXPECT_EQ(read_run(out)["steps"].size(), stopped_at + 2);
+  EXPECT_EQ(read_run(out)["ranks"].size(), 2U);
 }
 
 // Rank 0 writes the log, but not how another rank's end ended the run.

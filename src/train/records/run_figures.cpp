@@ -56,6 +56,7 @@ void RunFigures::fill_ranks(const dist::Mesh& mesh) const {
   const nlohmann::json own{record.device.name, record.memory.predicted->peak_allocated,
                            peaks.peak_allocated, peaks.peak_host, peaks.num_alloc_retries};
   const std::vector<std::string> all = mesh.world().gather_texts(own.dump());
+  record.ranks.clear();  // a run before this one may have been stopped
   for (size_t rank = 0; rank < all.size(); ++rank) {
     const nlohmann::json of = nlohmann::json::parse(all[rank]);
     record.ranks.push_back({.rank = static_cast<int>(rank),
