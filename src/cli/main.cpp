@@ -36,6 +36,7 @@
 #include "recipe/print.h"
 #include "train/finetune.h"
 #include "train/launch/launch.h"
+#include "train/launch/layout.h"
 #include "train/out_dir/earlier_run.h"
 #include "use/caption/caption.h"
 #include "use/commands.h"
@@ -155,8 +156,10 @@ void plan(const ParsedCommand& parsed, const std::vector<std::string>& words) {
   }
   snug::set_verbose(parsed.recipe.verbose);
   tell_of_import(parsed);
-  snug::recipe::check_recipe(parsed.command, parsed.recipe);
-  snug::plan::plan(parsed.recipe, parsed.plan, words);
+  snug::recipe::Recipe recipe = parsed.recipe;
+  snug::launch::resolve_hosts(recipe);
+  snug::recipe::check_recipe(parsed.command, recipe);
+  snug::plan::plan(recipe, parsed.plan, words);
 }
 
 // Returns the exit code.

@@ -400,6 +400,19 @@ TEST(PlanCommand, LikeIsAnOptionOfPlanAlone) {
   EXPECT_NE(result.output.find("litgpt"), std::string::npos) << result.output;
 }
 
+// Machines that are named are as many as a run would start on.
+TEST(PlanCommand, NamedHostsAreMachines) {
+  const std::vector<std::string> device{"--device", "a100-80", "--train.global_batch_size", "32"};
+  const auto planned = [&](std::vector<std::string> more) {
+    more.insert(more.end(), device.begin(), device.end());
+    const Result result = run(plan_words(more));
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    return result.output;
+  };
+  EXPECT_EQ(planned({"--hosts", "a:4,b:4"}), planned({"--devices", "4", "--num_nodes", "2"}));
+  expect_part(run(plan_words({"--hosts", "a:4,b:4", "--num_nodes", "3"})), 2, "names 2 machines");
+}
+
 // Held-out rows may be longer than those of training, and are planned as well.
 TEST(PlanCommand, CountsAValidationThatTakesMore) {
   const TempFolder folder;

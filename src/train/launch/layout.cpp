@@ -92,23 +92,6 @@ bool is_here(std::string host) {
   return false;
 }
 
-void resolve_hosts(recipe::Recipe& recipe) {
-  if (!recipe.hosts.empty() && !recipe.hostfile.empty())
-    throw UserError("hosts = {} and hostfile = {} both name machines; leave out one of the two",
-                    recipe.hosts, recipe.hostfile);
-  if (!recipe.hostfile.empty() && !std::filesystem::exists(recipe.hostfile))
-    throw UserError("hostfile = {}: no such file", recipe.hostfile);
-  if (recipe.hosts.empty()) return;
-  const std::vector<Host> hosts = read_hosts(recipe.hosts);
-  const auto machines = static_cast<int64_t>(hosts.size());
-  if (!recipe.given("num_nodes")) recipe.num_nodes = machines;
-  if (recipe.num_nodes != machines)
-    throw UserError("num_nodes = {}: hosts = {} names {} machines; leave num_nodes out",
-                    recipe.num_nodes, recipe.hosts, machines);
-  const auto devices = devices_a_host(hosts);
-  if (!recipe.given("devices") && devices) set_devices(recipe, *devices);
-}
-
 // A single process runs here; only mpirun starts processes elsewhere.
 void check_is_here(const recipe::Recipe& recipe) {
   if (recipe.hosts.empty() || !is_single(recipe)) return;
@@ -156,6 +139,23 @@ bool starts_with_any(std::string_view text, std::initializer_list<std::string_vi
 
 bool is_single(const recipe::Recipe& recipe) {
   return recipe.num_nodes == 1 && recipe::parse_int(recipe.devices).value_or(1) <= 1;
+}
+
+void resolve_hosts(recipe::Recipe& recipe) {
+  if (!recipe.hosts.empty() && !recipe.hostfile.empty())
+    throw UserError("hosts = {} and hostfile = {} both name machines; leave out one of the two",
+                    recipe.hosts, recipe.hostfile);
+  if (!recipe.hostfile.empty() && !std::filesystem::exists(recipe.hostfile))
+    throw UserError("hostfile = {}: no such file", recipe.hostfile);
+  if (recipe.hosts.empty()) return;
+  const std::vector<Host> hosts = read_hosts(recipe.hosts);
+  const auto machines = static_cast<int64_t>(hosts.size());
+  if (!recipe.given("num_nodes")) recipe.num_nodes = machines;
+  if (recipe.num_nodes != machines)
+    throw UserError("num_nodes = {}: hosts = {} names {} machines; leave num_nodes out",
+                    recipe.num_nodes, recipe.hosts, machines);
+  const auto devices = devices_a_host(hosts);
+  if (!recipe.given("devices") && devices) set_devices(recipe, *devices);
 }
 
 void resolve_alone(recipe::Recipe& recipe, int visible_gpus) {

@@ -14,8 +14,11 @@
 
 namespace snug::launch {
 
-// For a process that the user started: devices = auto becomes the number of GPUs, and --hosts sets
-// devices and num_nodes unless they are given. Throws UserError if they contradict each other.
+// --hosts and --hostfile set devices and num_nodes unless they are given. Throws UserError if they
+// contradict each other.
+void resolve_hosts(recipe::Recipe& recipe);
+
+// The same for a process that the user started: devices = auto becomes the number of GPUs.
 void resolve_alone(recipe::Recipe& recipe, int visible_gpus);
 
 // For one of several processes started by `starter`: the recipe takes their number, and what it
