@@ -240,7 +240,7 @@ checkpoint::TrainingTensors Engine::training_tensors() const {
   tensors.optimizer_states = optimizer->states();
   for (nn::Unit* unit : units)
     for (const nn::Parameter* parameter : unit->parameters())
-      if (parameter->trained && parameter->slice && !parameter->is_elsewhere())
+      if (parameter->trained && parameter->slice && !parameter->slice->owner)
         tensors.pieces.emplace(parameter->name, place_of(*parameter));
   if (sharding == nullptr || sharding->pieces_are_whole()) return tensors;
   for (const auto& own : sharding->flats())

@@ -30,6 +30,8 @@ constexpr const char* kShardedStages = "sharded stages";
 constexpr const char* kPairs = "pairs";
 // Pairs have half of the experts each; of four ranks two pairs have half of all the rest.
 constexpr const char* kExperts = "experts";
+// Each has a part of the experts, and all of the rest.
+constexpr const char* kExpertsAlone = "experts alone";
 
 constexpr double kLearningRate = 1e-2, kSteps = 4;
 
@@ -43,6 +45,10 @@ void lay_out(recipe::Recipe& recipe, const std::string& strategy) {
   if (strategy == kExperts) {
     recipe.strategy = ranks == 4 ? "zero2" : "auto";
     recipe.mesh = ranks == 4 ? "fsdp=2,ep=2" : "ep=2";
+  }
+  if (strategy == kExpertsAlone) {
+    recipe.strategy = "auto";
+    recipe.mesh = fmt::format("ep={}", ranks);
   }
   if (strategy != kStages && strategy != kShardedStages) return;
   recipe.strategy = "auto";
@@ -156,6 +162,9 @@ const Case kCases[] = {
     {"shards_to_experts", "fsdp", kExperts, 1e-4, [](recipe::Recipe&) {}, "olmoe"},
     {"experts_to_shards", kExperts, "fsdp", 1e-4,
      [](recipe::Recipe& r) { r.optimizer_offload = "cpu"; }, "mixtral"},
+    // States of rows and columns, of weights that one rank has whole.
+    {"experts_with_vectors_to_one", kExpertsAlone, kSingle, 1e-4,
+     [](recipe::Recipe& r) { r.optimizer.name = "adafactor"; }, "olmoe"},
     {"shards_with_pictures_to_pairs", "fsdp", kPairs, 1e-4, [](recipe::Recipe&) {}, "blip2-t5"},
 };
 
