@@ -231,6 +231,7 @@ TEST_F(Ranks, TheLogSaysWhichRankWasKilled) {
   EXPECT_EQ(count(log, "Plan     peak "), 1U) << log;
   EXPECT_NE(log.find("\nsnug: rank 1 of 2 "), log.npos) << log;
   EXPECT_TRUE(log.ends_with(" UTC  ended: error\n")) << log;
+  EXPECT_NE(read_file(out / "report.html").find("rank 1 of 2 "), std::string::npos);
 }
 
 TEST_F(Ranks, OutOfMemoryKeepsItsExitCodeAndItsAdvice) {

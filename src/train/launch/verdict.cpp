@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "report/log_file.h"
+#include "report/run_page.h"
 #include "report/run_record.h"
 
 namespace snug::launch {
@@ -191,6 +192,7 @@ void RunJson::amend(const Verdict& verdict) const {
                                                                    : "error";
     record.reason = verdict.message;
     report::write_run_json(record, path_);
+    report::write_report_html(record, path_.parent_path() / "report.html");
     report::LogFile log;
     log.open(path_.parent_path() / "log.txt", report::LogStart::Append);
     log.write_end(record.outcome, record.reason);
