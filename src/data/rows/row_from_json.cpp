@@ -352,6 +352,18 @@ void place_pictures(const json& object, Row& row, const Columns& columns,
   question->content.insert(0, marks_of(row.pictures.size()));
 }
 
+// Turns that no answer follows are never read, nor are their pictures.
+void drop_unanswered(Row& row) {
+  std::vector<Message>& turns = row.messages;
+  const auto is_answer = [](const Message& turn) { return turn.role == "assistant"; };
+  const auto last = std::find_if(turns.rbegin(), turns.rend(), is_answer);
+  if (row.pictures.empty() || last == turns.rend()) return;
+  turns.erase(last.base(), turns.end());
+  int64_t marks = 0;
+  for (const Message& turn : turns) marks += count_marks(turn.content);
+  row.pictures.resize(static_cast<size_t>(marks));
+}
+
 // What stands beside the turns for the model to know.
 std::string system_of(const json& object, const std::string& where) {
   for (const char* key : kSystemKeys)
@@ -371,6 +383,7 @@ Row chat_row(const json& object, const json& turns, std::string_view column, con
   Row row;
   add_turns(turns, column, row, columns, where);
   place_pictures(object, row, columns, where);
+  drop_unanswered(row);
   put_system_first(system_of(object, where), row);
   row.tools = tools_of(object, where);
   fill_first_exchange(row, where);

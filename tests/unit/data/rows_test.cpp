@@ -257,6 +257,12 @@ TEST(Rows, ReadsPicturesWhereverAModelIsToSeeThem) {
       refused(R"({"question":"a","answer":"b","image":{"bytes":"iVBO","path":"1.png"}})"),
       "stored as bytes");
   EXPECT_CONTAINS(refused(R"({"text":"a kite","image":"1.png"})"), "--data ImageFolder");
+  EXPECT_EQ(
+      read(
+          R"({"conversations":[{"from":"human","value":"<image>a"},{"from":"gpt","value":"b"},{"from":"human","value":"<image>c"}],"image":["1.png","2.png"]})",
+          true),
+      "u<image>aab|1.png")
+      << "a question without an answer";
 }
 
 TEST(Rows, EachQuestionOfAChatKeepsItsPictures) {
