@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "data/pictures/picture_text.h"
+#include "data/rows/row_pictures.h"
 
 namespace snug::data {
 namespace {
@@ -20,24 +21,7 @@ constexpr const char* kCallKeys[] = {"tool_calls", "function_call"};
 // What snug reads of a turn itself; a template gets all else.
 constexpr const char* kTurnKeys[] = {"role",  "content",  "from",   "value", "weight",
                                      "train", "training", "images", "image"};
-constexpr const char* kPictureKeys[] = {"images", "image"};
-// For models that look at pictures.
-constexpr const char* kMorePictureKeys[] = {"image_path", "image_file", "image_name",
-                                            "img",        "pictures",   "picture"};
-constexpr const char* kFileKeys[] = {"image", "path", "url", "image_url"};
 constexpr const char* kChatKeys[] = {"messages", "conversations", "conversation"};
-
-const json* find(const json& object, const std::string& key) {
-  const auto at = object.find(key);
-  return key.empty() || at == object.end() || at->is_null() ? nullptr : &*at;
-}
-
-std::string text_of(const json& value, std::string_view column, const std::string& where) {
-  if (!value.is_string())
-    throw UserError("{}: \"{}\" is {} {}, but must be text; write it in quotes", where, column,
-                    value.is_object() || value.is_array() ? "an" : "a", value.type_name());
-  return value.get<std::string>();
-}
 
 // What there is, and which of it is null and so as good as missing.
 std::string columns_of(const json& object) {
@@ -82,7 +66,7 @@ bool check_depth(int depth, json::parse_event_t, const json&) {
 
 // The tools that a row's model may call: a list, or its text, as tables hold it.
 std::string tools_of(const json& object, const std::string& where) {
-  const json* tools = find(object, "tools");
+  const json* tools = field(object, "tools");
   if (tools == nullptr || (tools->is_string() && tools->get_ref<const std::string&>().empty()))
     return "";
   json parsed;
@@ -103,7 +87,7 @@ std::string tools_of(const json& object, const std::string& where) {
 // OpenAI's and Mistral's "weight", axolotl's "train" and "training".
 bool is_learnt(const json& turn, const std::string& place) {
   for (const char* key : {"weight", "train", "training"}) {
-    const json* mark = find(turn, key);
+    const json* mark = field(turn, key);
     if (mark == nullptr) continue;
     if (mark->is_boolean()) return mark->get<bool>();
     if (*mark == 0 || *mark == 1) return *mark == 1;
@@ -111,60 +95,6 @@ bool is_learnt(const json& turn, const std::string& place) {
                     place, key, shortened(mark->dump(), 40));
   }
   return true;
-}
-
-// A picture's file: its path, or an object that names it.
-std::string file_of(const json& value, const std::string& where) {
-  if (value.is_object() && find(value, "bytes"))
-    throw UserError(
-        "{}: the picture is stored as bytes; save it as a file, and write its path relative to the "
-        "folder of the rows",
-        where);
-  if (value.is_object())
-    for (const char* key : kFileKeys)
-      if (const json* file = find(value, key)) return file_of(*file, where);
-  std::string file = text_of(value, "image", where);
-  constexpr std::string_view kScheme = "file://";
-  if (file.starts_with(kScheme)) return file.substr(kScheme.size());
-  for (const char* start : {"http://", "https://", "data:"})
-    if (file.starts_with(start))
-      throw UserError(
-          "{}: the picture {} is not a file; save the picture, and write its path relative to the "
-          "folder of the rows",
-          where, shortened(file, 60));
-  return file;
-}
-
-bool is_picture(const json& part) {
-  const json* type = part.is_object() ? find(part, "type") : nullptr;
-  return type != nullptr && (*type == "image" || *type == "image_url");
-}
-
-// A text, or what stands in parts: [{"type": "text", "text": …}, {"type": "image", "image": …}, …].
-std::string content_of(const json& value, std::string_view column, Row& row,
-                       const std::string& where) {
-  if (!value.is_array()) return text_of(value, column, where);
-  std::string text;
-  for (const json& part : value) {
-    if (is_picture(part)) {
-      text += kPictureMark;
-      const bool names_file = std::ranges::any_of(
-          kFileKeys, [&](const char* key) { return find(part, key) != nullptr; });
-      row.pictures.push_back(names_file ? file_of(part, where) : "");
-      continue;
-    }
-    const json* content = part.is_object() ? find(part, "text") : &part;
-    if (content == nullptr || !content->is_string())
-      throw UserError(
-          "{}: \"{}\" has a part of type {}; only texts and pictures "
-          "are supported: {{\"type\": \"text\", \"text\": …}}, {{\"type\": \"image\", \"image\": "
-          "…}}",
-          where, column,
-          part.is_object() ? shortened(part.value("type", json("?")).dump(), 40)
-                           : part.type_name());
-    text += content->get<std::string>();
-  }
-  return text;
 }
 
 constexpr const char* kUserKeys[] = {"user", "human", "question", "prompt", "instruction"};
@@ -179,9 +109,9 @@ bool add_pair(const json& turn, Row& row, const std::string& place) {
     answer = &turn[1];
   } else if (turn.is_object()) {
     for (const char* key : kUserKeys)
-      if (question == nullptr) question = find(turn, key);
+      if (question == nullptr) question = field(turn, key);
     for (const char* key : kAssistantKeys)
-      if (answer == nullptr) answer = find(turn, key);
+      if (answer == nullptr) answer = field(turn, key);
   }
   if (question == nullptr || answer == nullptr) return false;
   row.messages.push_back({"user", content_of(*question, "question", row, place)});
@@ -199,82 +129,6 @@ std::string more_of(const json& turn, bool without_content) {
   return more.empty() ? "" : text_from(more);
 }
 
-// A picture's file, a list of them, or lists of lists.
-void add_files(const json& value, std::vector<std::string>& files, const std::string& where) {
-  if (value.is_array()) {
-    for (const json& one : value) add_files(one, files, where);
-  } else if (!value.is_null() && value != "") {
-    files.push_back(file_of(value, where));
-  }
-}
-
-// Pictures that stand beside turns, or beside a turn's text. For a model that looks at none, only
-// what is a file or a list of them: anything else is a column like any other that is not read.
-std::vector<std::string> pictures_beside(const json& object, const Columns& columns,
-                                         const std::string& where) {
-  std::vector<std::string> files;
-  const auto read = [&](const auto& keys) {
-    for (const char* key : keys) {
-      const json* value = find(object, key);
-      if (value == nullptr || !files.empty()) continue;
-      const json list = value->is_array() ? *value : json::array({*value});
-      for (const json& file : list)
-        if (columns.pictures || file.is_string()) add_files(file, files, where);
-    }
-  };
-  read(kPictureKeys);
-  if (columns.pictures) read(kMorePictureKeys);
-  return files;
-}
-
-std::string marks_of(size_t count) {
-  std::string marks;
-  for (size_t i = 0; i < count; ++i) marks += kPictureMark;
-  return marks;
-}
-
-// Of row.pictures, those from `first` on that name no file get the files beside them, in their
-// order; which may also list those that do.
-void name_pictures(Row& row, size_t first, const std::vector<std::string>& files,
-                   const std::string& where) {
-  const auto begin = row.pictures.begin() + static_cast<std::ptrdiff_t>(first);
-  const auto is_same = [](const std::string& own, const std::string& file) {
-    return own.empty() || own == file;
-  };
-  if (std::equal(begin, row.pictures.end(), files.begin(), files.end(), is_same)) {
-    std::ranges::copy(files, begin);
-    return;
-  }
-  const auto unnamed = std::count(begin, row.pictures.end(), "");
-  if (unnamed != std::ssize(files))
-    throw UserError(
-        "{}: {} part{} of type \"image\" name{} no file, and there are {} beside the turns; write "
-        "{{\"type\": \"image\", \"image\": \"a.png\"}}, or \"images\": [\"a.png\", …] with one "
-        "file for "
-        "each",
-        where, unnamed, unnamed == 1 ? "" : "s", unnamed == 1 ? "s" : "", files.size());
-  auto file = files.begin();
-  for (auto picture = begin; picture != row.pictures.end(); ++picture)
-    if (picture->empty()) *picture = *file++;
-}
-
-// A turn's text, with the pictures that stand beside it in front of it where it has no places for
-// them.
-std::string turn_text(const json& turn, const json& content, Row& row, const Columns& columns,
-                      const std::string& place) {
-  const size_t first = row.pictures.size();
-  std::string text = content_of(content, "content", row, place);
-  const std::vector<std::string> files =
-      columns.pictures ? pictures_beside(turn, columns, place) : std::vector<std::string>();
-  if (files.empty()) return text;
-  if (row.pictures.size() > first) {
-    name_pictures(row, first, files, place);
-    return text;
-  }
-  row.pictures.insert(row.pictures.end(), files.begin(), files.end());
-  return count_marks(text) > 0 ? text : marks_of(files.size()) + text;
-}
-
 void add_turn(const json& turn, size_t number, Row& row, const Columns& columns,
               const std::string& where) {
   std::vector<Message>& turns = row.messages;
@@ -285,13 +139,13 @@ void add_turn(const json& turn, size_t number, Row& row, const Columns& columns,
   const std::string place = fmt::format("{}, turn {}", where, number + 1);
   const json *role = nullptr, *content = nullptr;
   if (turn.is_object()) {
-    role = find(turn, "role");
-    content = find(turn, "content");
-    if (!role) role = find(turn, "from");
-    if (!content) content = find(turn, "value");
+    role = field(turn, "role");
+    content = field(turn, "content");
+    if (!role) role = field(turn, "from");
+    if (!content) content = field(turn, "value");
   }
   const bool calls = turn.is_object() && std::ranges::any_of(kCallKeys, [&](const char* key) {
-                       const json* found = find(turn, key);
+                       const json* found = field(turn, key);
                        return found != nullptr && !found->empty();
                      });
   row.needs_template |= calls;
@@ -332,42 +186,10 @@ void add_turns(const json& turns, std::string_view column, Row& row, const Colum
   for (size_t i = 0; i < turns.size(); ++i) add_turn(turns[i], i, row, columns, where);
 }
 
-// Each picture belongs to a mark in the turns; without marks all stand before the first question.
-void place_pictures(const json& object, Row& row, const Columns& columns,
-                    const std::string& where) {
-  if (row.pictures.empty())
-    row.pictures = pictures_beside(object, columns, where);
-  else if (std::ranges::find(row.pictures, "") != row.pictures.end())
-    name_pictures(row, 0, pictures_beside(object, columns, where), where);
-  if (row.pictures.empty()) return;
-  int64_t marks = 0;
-  for (const Message& turn : row.messages) marks += count_marks(turn.content);
-  if (marks == std::ssize(row.pictures)) return;
-  const auto question = std::ranges::find(row.messages, "user", &Message::role);
-  if (marks > 0 || question == row.messages.end())
-    throw UserError(
-        "{}: {} picture{}, but {} places for them in the turns; write {} once for each picture, or "
-        "not at all, which puts them before the first question",
-        where, row.pictures.size(), row.pictures.size() == 1 ? "" : "s", marks, kPictureMark);
-  question->content.insert(0, marks_of(row.pictures.size()));
-}
-
-// Turns that no answer follows are never read, nor are their pictures.
-void drop_unanswered(Row& row) {
-  std::vector<Message>& turns = row.messages;
-  const auto is_answer = [](const Message& turn) { return turn.role == "assistant"; };
-  const auto last = std::find_if(turns.rbegin(), turns.rend(), is_answer);
-  if (row.pictures.empty() || last == turns.rend()) return;
-  turns.erase(last.base(), turns.end());
-  int64_t marks = 0;
-  for (const Message& turn : turns) marks += count_marks(turn.content);
-  row.pictures.resize(static_cast<size_t>(marks));
-}
-
 // What stands beside the turns for the model to know.
 std::string system_of(const json& object, const std::string& where) {
   for (const char* key : kSystemKeys)
-    if (const json* system = find(object, key); system != nullptr && system->is_string())
+    if (const json* system = field(object, key); system != nullptr && system->is_string())
       return text_of(*system, key, where);
   return "";
 }
@@ -395,7 +217,7 @@ Row chat_row(const json& object, const json& turns, std::string_view column, con
 Row with_what_comes_before(Row row, const json& object, const Columns& columns,
                            const std::string& where) {
   const std::string system = system_of(object, where);
-  const json* history = find(object, "history");
+  const json* history = field(object, "history");
   const bool has_history = history != nullptr && history->is_array() && !history->empty();
   const bool looks = columns.pictures || count_marks(row.instruction) + count_marks(row.input) > 0;
   const bool has_pictures = looks && !pictures_beside(object, columns, where).empty();
@@ -438,7 +260,7 @@ constexpr const char* kInputKeys[] = {"input", "context"};
 // are learnt.
 Row pair_row(const json& object, const PairColumns& pair, const Columns& columns,
              const std::string& where) {
-  const json &question = *find(object, pair.question), &answer = *find(object, pair.answer);
+  const json &question = *field(object, pair.question), &answer = *field(object, pair.answer);
   Row row;
   if (question.is_array() && answer.is_array()) {
     add_turns(question, pair.question, row, columns, where);
@@ -452,7 +274,7 @@ Row pair_row(const json& object, const PairColumns& pair, const Columns& columns
   row.instruction = text_of(question, pair.question, where);
   row.output = text_of(answer, pair.answer, where);
   for (const char* key : kInputKeys)
-    if (const json* input = find(object, key); input != nullptr && input != &question)
+    if (const json* input = field(object, key); input != nullptr && input != &question)
       row.input = text_of(*input, key, where);
   return with_what_comes_before(std::move(row), object, columns, where);
 }
@@ -460,24 +282,24 @@ Row pair_row(const json& object, const PairColumns& pair, const Columns& columns
 }  // namespace
 
 Row row_from_json(const json& object, const Columns& columns, const std::string& where) {
-  const json* output = find(object, columns.output);
-  const json* instruction = find(object, columns.instruction);
+  const json* output = field(object, columns.output);
+  const json* instruction = field(object, columns.instruction);
   if (output && instruction) {
     Row row;
     row.instruction = text_of(*instruction, columns.instruction, where);
     row.output = text_of(*output, columns.output, where);
-    if (const json* input = find(object, columns.input))
+    if (const json* input = field(object, columns.input))
       row.input = text_of(*input, columns.input, where);
     return with_what_comes_before(std::move(row), object, columns, where);
   }
   if (!output)
     for (const char* key : kChatKeys)
-      if (const json* turns = find(object, key))
+      if (const json* turns = field(object, key))
         return chat_row(object, *turns, key, columns, where);
   for (const PairColumns& pair : kPairs)
-    if (find(object, pair.question) && find(object, pair.answer))
+    if (field(object, pair.question) && field(object, pair.answer))
       return pair_row(object, pair, columns, where);
-  if (const json* text = find(object, "text"); text && !instruction && !output) {
+  if (const json* text = field(object, "text"); text && !instruction && !output) {
     if (columns.pictures && !pictures_beside(object, columns, where).empty())
       throw UserError(
           "{}: \"text\" beside a picture is its caption: --data ImageFolder --data.path FILE reads "
@@ -505,10 +327,7 @@ std::vector<std::string> row_columns(const Columns& columns) {
   add(kInputKeys);
   add(kChatKeys);
   add(kSystemKeys);
-  if (columns.pictures) {
-    add(kPictureKeys);
-    add(kMorePictureKeys);
-  }
+  if (columns.pictures) add(picture_columns());
   return all;
 }
 
