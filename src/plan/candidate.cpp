@@ -133,17 +133,18 @@ std::vector<data::MicroBatch> larger_of_validation(const Workload& work,
   const data::SampleStore& store = *work.validation;
   // As engine::validate takes them: one after the other, the last with what is left. The largest by
   // each of what a batch's memory grows with: tokens, the longest sample's, targets, pictures, and
-  // an encoder's tokens and the most of one sample.
+  // of an encoder and its decoder the tokens and the most of one sample.
   struct Group {
     int64_t first = 0, count = 0;
-    std::array<int64_t, 6> sizes = {};
+    std::array<int64_t, 8> sizes = {};
   };
-  std::array<Group, 6> most;
+  std::array<Group, 8> most;
   const int64_t size = recipe.train.micro_batch_size, limit = recipe.eval.max_iters;
   for (int64_t first = 0; first < store.count() && (limit == 0 || first / size < limit);
        first += size) {
     Group group{.first = first, .count = std::min(size, store.count() - first)};
-    auto& [tokens, longest, targets, pictures, source, longest_source] = group.sizes;
+    auto& [tokens, longest, targets, pictures, source, longest_source, decoded, longest_decoded] =
+        group.sizes;
     for (int64_t i = first; i < first + group.count; ++i) {
       tokens += store.length(i);
       longest = std::max(longest, store.length(i));
@@ -151,6 +152,8 @@ std::vector<data::MicroBatch> larger_of_validation(const Workload& work,
       pictures += store.num_pictures(i);
       source += store.source_tokens(i);
       longest_source = std::max(longest_source, store.source_tokens(i));
+      decoded += store.length(i) - store.source_tokens(i);
+      longest_decoded = std::max(longest_decoded, store.length(i) - store.source_tokens(i));
     }
     if (!recipe.data.packing) tokens = group.count * longest;
     for (size_t i = 0; i < most.size(); ++i)
@@ -210,7 +213,25 @@ Candidate evaluate_neediest(const models::Model& model, const recipe::Recipe& re
     // A search need not know what the others take.
     if (detail == Detail::Sketch && !fits(stages.back(), device)) return stages.back();
   }
+  Candidate neediest = neediest_of(stages, device);
+  const bool is_sure = detail == Detail::Sketch || mesh.num_ranks() == std::ssize(ranks) ||
+                       !fits(neediest, device) || !is_tight(neediest, device);
+  if (is_sure) return neediest;
+  stages.clear();
+  for (const int rank : different_ranks(mesh))
+    stages.push_back(evaluate(model, recipe, work, device, rank));
   return neediest_of(stages, device);
+}
+
+bool is_tight(const Candidate& candidate, const DeviceProfile& device) {
+  constexpr double kRoom = 0.95;
+  DeviceProfile smaller = device;
+  const auto less = [](int64_t bytes) {
+    return static_cast<int64_t>(kRoom * static_cast<double>(bytes));
+  };
+  smaller.memory_bytes = smaller.context_bytes + less(device.usable_bytes());
+  smaller.host_bytes = less(device.host_bytes);
+  return !fits(candidate, smaller) || candidate.prediction.peak_reserved > smaller.usable_bytes();
 }
 
 Candidate neediest_of(const std::vector<Candidate>& stages, const DeviceProfile& device) {

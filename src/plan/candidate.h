@@ -57,13 +57,15 @@ enum class Detail { Whole, Sketch };
 Candidate evaluate(const models::Model& model, const recipe::Recipe& recipe, const Workload& work,
                    const DeviceProfile& device, int rank = 0, Detail detail = Detail::Whole);
 // The memory of the pipeline stage that needs most (one that does not fit comes first) and the time
-// of the slowest.
+// of the slowest. Where there is little room, of all different ranks.
 Candidate evaluate_neediest(const models::Model& model, const recipe::Recipe& recipe,
                             const Workload& work, const DeviceProfile& device,
                             Detail detail = Detail::Whole);
 // The same from the plans of all stages; at least one.
 Candidate neediest_of(const std::vector<Candidate>& stages, const DeviceProfile& device);
 bool fits(const Candidate& candidate, const DeviceProfile& device);
+// Whether another shard, which may need some more, might not fit.
+bool is_tight(const Candidate& candidate, const DeviceProfile& device);
 // Missing bytes; 0: enough, or not known.
 struct Missing {
   int64_t on_device = 0, in_host = 0, on_disk = 0;

@@ -284,7 +284,7 @@ class FitSearch {
   bool holds(Candidate& candidate, bool is_chosen) const {
     const dist::MeshShape mesh = engine::named_strategy(candidate.recipe).mesh;
     const bool is_sketch = mesh[dist::Axis::Pipeline] > 1;
-    const bool all = mesh.num_ranks() > 1 && (is_chosen || is_tight(candidate));
+    const bool all = mesh.num_ranks() > 1 && (is_chosen || is_tight(candidate, device_));
     if (!all && !is_sketch) return true;
     std::vector<Candidate> planned;
     for (const int rank : all ? different_ranks(mesh) : first_of_stages(mesh))
@@ -294,18 +294,6 @@ class FitSearch {
     whole.prediction.timeline.clear();
     candidate = std::move(whole);
     return fits(candidate, device_);
-  }
-
-  // Ranks differ by less than this.
-  bool is_tight(const Candidate& candidate) const {
-    constexpr double kRoom = 0.95;
-    DeviceProfile smaller = device_;
-    const auto less = [](int64_t bytes) {
-      return static_cast<int64_t>(kRoom * static_cast<double>(bytes));
-    };
-    smaller.memory_bytes = smaller.context_bytes + less(device_.usable_bytes());
-    smaller.host_bytes = less(device_.host_bytes);
-    return !fits(candidate, smaller) || candidate.prediction.peak_reserved > smaller.usable_bytes();
   }
 
   int stages_of(const Layout& layout) const {

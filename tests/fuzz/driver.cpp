@@ -1,12 +1,13 @@
 // The helpers, and a main for builds without libFuzzer: `fuzz_x ROUNDS FILE…` changes, cuts and
 // swells the files (of a folder, all that are in it) at random, always with the same seed, and
-// feeds them to the entry point. With libFuzzer (SNUG_FUZZ, scripts/fuzz) main is its own, and goes
-// by what a change reaches.
+// feeds them to the entry point; SNUG_FUZZ_SECONDS=60 goes on for so long. With libFuzzer
+// (SNUG_FUZZ, scripts/fuzz) main is its own, and goes by what a change reaches.
 // SPDX-License-Identifier: Apache-2.0
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -110,7 +111,11 @@ int main(int count, char** arguments) {
   const std::vector<snug::fuzz::Bytes> samples = samples_of(count - 2, arguments + 2);
   snug::fuzz::Random random(1);
   const long rounds = std::strtol(arguments[1], nullptr, 10);
-  for (long round = 0; round < rounds; ++round) {
+  const char* seconds = std::getenv("SNUG_FUZZ_SECONDS");
+  const auto end = std::chrono::steady_clock::now() +
+                   std::chrono::seconds(seconds == nullptr ? 0 : std::atoi(seconds));
+  long round = 0;
+  for (; round < rounds || std::chrono::steady_clock::now() < end; ++round) {
     snug::fuzz::Bytes bytes = samples[random() % samples.size()];
     for (uint64_t left = 1 + random() % 4; left > 0; --left)
       if (random() % 2 == 0 || !snug::fuzz::change_structure(bytes, random))
@@ -122,6 +127,7 @@ int main(int count, char** arguments) {
       return 1;
     }
   }
+  std::printf("%ld rounds\n", round);
   return 0;
 }
 #endif
