@@ -165,8 +165,8 @@ class Test:
             if record.get("outcome") != "ok" or not is_planned:
                 self.fault(f"with [{technique}] {predicted} bytes are planned, and {measured} measured: {record.get('ranks')}")
             for phase in memory.get("phases", []):
-                if phase["phase"] in ("before_fwd", "after_opt_step") and phase["activations"] > 0:
-                    self.fault(f"with [{technique}] activations are left: {phase}")
+                if phase["phase"] in ("before_fwd", "after_opt_step") and phase["activations"] + phase["workspace"] > 0:
+                    self.fault(f"with [{technique}] activations or workspace are left: {phase}")
             cpu = self.run(self.cpu, technique, ["--accelerator", "cpu", *devices])
             bound = NEAR_16_BITS if "bf16" in technique else NEAR
             self.expect_near(f"with [{technique}]", self.losses(record), self.losses(cpu), bound)

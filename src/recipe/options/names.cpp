@@ -34,7 +34,7 @@ constexpr DataClass kDataClasses[] = {
     {"Deita", 0.05},
     {"FLAN", 0.05, "flan"},
     {"LongForm", 0.05, "longform"},
-    {"ImageFolder", 0.05, "plain"},
+    {"ImageFolder", 0.05, "auto"},
     {"HFDataset", 0.05, "auto"},
     {"Synthetic", 0, "plain", 256},
 };

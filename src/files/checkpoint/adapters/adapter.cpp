@@ -31,7 +31,9 @@ bool matches_whole(const std::string& pattern, const std::string& name, const ch
 }
 
 bool is_in(const ModuleChoice& choice, const std::string& module, const char* key) {
-  if (choice.pattern == kAllLinear) return std::ranges::count(kHeads, module) == 0;
+  // A part of a model that looks at pictures has its head deeper.
+  if (choice.pattern == kAllLinear)
+    return std::ranges::count(kHeads, module.substr(module.rfind('.') + 1)) == 0;
   if (!choice.pattern.empty()) return matches_whole(choice.pattern, module, key);
   return std::ranges::any_of(choice.names, [&](const std::string& name) {
     return module == name || module.ends_with("." + name);
