@@ -617,6 +617,18 @@ TEST_F(Captions, OfAModelWithTilesAreLearned) {
                              "What is this?", "--precision", "32-true"});
     EXPECT_EQ(told.exit_code, 0) << told.output;
   }
+  // Asked as in training, by the model's chat template.
+  const auto loss = [&](const Words& more) {
+    Words words{"evaluate",    model,           "--data", "ImageFolder", "--data.path",
+                photos_,       "--data.prompt", "What?",  "--captions",  "false",
+                "--precision", "32-true",       "--json"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Result result = run(words);
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    return json::parse(result.output.substr(result.output.find('{')))["loss"].get<double>();
+  };
+  EXPECT_EQ(loss({}), loss({"--data.prompt_style", "chat"}));
+  EXPECT_NE(loss({}), loss({"--data.prompt_style", "plain"}));
 }
 
 }  // namespace

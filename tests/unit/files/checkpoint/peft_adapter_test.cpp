@@ -163,6 +163,9 @@ TEST(PeftAdapter, ModulesAreChosenAsPeftDoes) {
   EXPECT_TRUE(adapts(names({"self_attn.q_proj"}), q));
   EXPECT_FALSE(adapts(names({"proj"}), q));
   EXPECT_TRUE(adapts(pattern(".*q_proj"), q));
+  EXPECT_TRUE(adapts(pattern("all-linear"), q));
+  for (const char* head : {"lm_head", "language_model.lm_head", "embed_out"})
+    EXPECT_FALSE(adapts(pattern("all-linear"), head)) << head;
   EXPECT_FALSE(adapts(pattern("q_proj"), q));  // the whole name
   EXPECT_FALSE(adapts(pattern("model|.*k_proj"), q));
   EXPECT_TRUE(adapts(pattern("x|.*\\.[qk]_proj"), q));
