@@ -217,6 +217,18 @@ TEST_F(Ranks, CtrlCSavesAndCanGoOn) {
   EXPECT_EQ(read_run(out)["ranks"].size(), 2U);
 }
 
+// What mpirun is told before its ranks are there would reach none of them.
+TEST_F(Ranks, CtrlCWhileRanksStartEndsTheRun) {
+  for (const int milliseconds : {100, 300, 700}) {
+    const pid_t child =
+        start(words(2, folder_ / "out", {"--train.epochs", "100000"}), folder_ / "log");
+    std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+    ::kill(child, SIGINT);
+    EXPECT_EQ(finish(child), 130) << milliseconds;
+    EXPECT_TRUE(orphans_of(folder_ / "out").empty());
+  }
+}
+
 // Rank 0 writes the log, but not how another rank's end ended the run.
 TEST_F(Ranks, TheLogSaysWhichRankWasKilled) {
   const fs::path out = folder_ / "out";

@@ -228,7 +228,11 @@ void Keeper::handle_signals() {
   signalfd_siginfo info{};
   while (::read(signals_, &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
     switch (info.ssi_signo) {
-      case SIGUSR1:  // mpirun passes this one on, where it takes SIGINT to mean: end it all
+      // mpirun passes this one on, where it takes SIGINT to mean: end it all. It comes repeatedly.
+      case SIGUSR1:
+        if (!stop_wanted_ && !is_over_) ::kill(static_cast<pid_t>(record_.process), SIGINT);
+        stop_wanted_ = true;
+        break;
       case SIGINT:
         stop_wanted_ = true;
         if (!is_over_) ::kill(static_cast<pid_t>(record_.process), SIGINT);

@@ -77,6 +77,7 @@ class Supervisor {
   [[noreturn]] void become_mpirun(pid_t supervisor);
   void wait_for_something();
   void handle_signals();
+  void ask_to_stop();
   void pass_on();
   bool pass_on_output();
   bool take_words();
@@ -104,6 +105,7 @@ class Supervisor {
   int status_ = 0;
   bool is_over_ = false;
   int stops_wanted_ = 0;
+  double next_stop_ = 0;
   double failed_at_ = -1;
   int pushes_ = 0;
 };
@@ -209,9 +211,17 @@ void Supervisor::handle_signals() {
   while (::read(signals_, &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
     const auto number = static_cast<int>(info.ssi_signo);
     if (number == SIGWINCH) tell_size();
-    if (number == SIGINT || number == SIGTERM)
-      ::kill(mpirun_, ++stops_wanted_ == 1 ? SIGUSR1 : SIGTERM);
+    if ((number == SIGINT || number == SIGTERM) && ++stops_wanted_ > 1) ::kill(mpirun_, SIGTERM);
   }
+  ask_to_stop();
+}
+
+// Again and again, since what mpirun is told while ranks start reaches none of them.
+void Supervisor::ask_to_stop() {
+  constexpr double kReminder = 1;
+  if (stops_wanted_ != 1 || is_over_ || time_.seconds() < next_stop_) return;
+  ::kill(mpirun_, SIGUSR1);
+  next_stop_ = time_.seconds() + kReminder;
 }
 
 void Supervisor::tell_size() {
