@@ -278,8 +278,9 @@ RankLook Follow::read_rank(const report::LiveState& live, double now) {
       .live = live, .is_here = live.host == here, .silent_seconds = std::max(0.0, now - live.time)};
   if (!rank.is_here) return rank;
   rank.use = machine::process_use(live.pid);
-  // Another process may have its id by now.
-  if (rank.use && rank.use->started > live.started + kStartTolerance) rank.use.reset();
+  // Another process may have its id by now: one that began after this was written. (live.started is
+  // when the run was, by a launcher.)
+  if (rank.use && rank.use->started > live.time + kStartTolerance) rank.use.reset();
   rank.is_gone = !rank.use && !rank.has_ended();
   if (!rank.use) return rank;
   Before& before = before_[live.pid];

@@ -91,9 +91,17 @@ TEST_F(FollowTest, AProcessThatIsGone) {
 // This test's own number, taken over from a process that was there long before.
 TEST_F(FollowTest, AnotherProcessWithTheSameNumberIsNotTheRun) {
   report::LiveState live = state();
-  live.started -= 1e6;
+  live.time = live.started -= 1e6;
   put(folder_ / "run", live);
   EXPECT_TRUE(Follow(folder_ / "run").look().ranks.at(0).is_gone);
+}
+
+// On a busy machine minutes pass between a launcher's start and that of its ranks.
+TEST_F(FollowTest, ARankThatBeganLongAfterItsRunIsThere) {
+  report::LiveState live = state();
+  live.started -= 1e6;
+  put(folder_ / "run", live);
+  EXPECT_FALSE(Follow(folder_ / "run").look().ranks.at(0).is_gone);
 }
 
 TEST_F(FollowTest, AProcessElsewhereIsNotAskedFor) {
