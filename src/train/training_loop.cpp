@@ -20,12 +20,16 @@
 namespace snug::train {
 namespace {
 
-// The first trained weight of this rank that holds NaN or infinities, if any does.
-std::string state_of_weights(const std::vector<optim::NamedTensor>& weights) {
-  for (const auto& [name, weight] : weights) {
-    if (!exec::all_finite(weight))
+// The first trained weight that holds NaN or infinities, if any rank's does. All ranks call it.
+std::string state_of_weights(const std::vector<optim::NamedTensor>& weights,
+                             const dist::Mesh& mesh) {
+  const auto faulty = std::ranges::find_if(
+      weights, [](const optim::NamedTensor& weight) { return !exec::all_finite(weight.tensor); });
+  std::vector<std::string> names = {faulty == weights.end() ? "" : faulty->name};
+  if (!mesh.is_single()) names = mesh.world().gather_texts(names.front());
+  for (const std::string& name : names)
+    if (!name.empty())
       return name + " is the first trained weight that now holds NaN or infinities";
-  }
   return "all trained weights are finite";
 }
 
@@ -174,7 +178,7 @@ void TrainingLoop::check_numbers(const engine::StepResult& result) {
         "faulty; lower --optimizer.lr or set --train.max_norm 1.0. Earlier checkpoints are as they "
         "were; {}; {}",
         what, skipped_ > 1 ? fmt::format(", the last of {} steps in a row", skipped_) : "",
-        recipe_.optimizer.lr, where, state_of_weights(parts_.engine.parameters));
+        recipe_.optimizer.lr, where, state_of_weights(parts_.engine.parameters, parts_.mesh));
   if (!scales && parts_.world.rank() == 0)
     log_warning(
         fmt::format("{}: the step is skipped, the weights stay as they were; {}", what, where));
