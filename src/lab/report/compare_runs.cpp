@@ -90,10 +90,10 @@ std::vector<Figure> figures_of(const std::vector<NamedRun>& runs) {
       {"seconds_total", "total seconds", Unit::Seconds,
        [](const RunRecord& r) { return r.seconds_total; }},
       {"peak_allocated", "peak", Unit::Bytes,
-       [](const RunRecord& r) { return bytes(r.memory.measured.peak_allocated); }},
+       [](const RunRecord& r) { return bytes(report::summary_of(r).memory_bytes); }},
       {"peak_planned", "  as planned", Unit::Bytes,
        [](const RunRecord& r) {
-         return r.memory.predicted ? bytes(r.memory.predicted->peak_allocated) : kNone;
+         return r.memory.predicted ? bytes(report::summary_of(r).predicted_bytes) : kNone;
        }},
   };
   std::set<std::string> categories;

@@ -513,7 +513,7 @@ MORE = {
         "olmo2: --mesh tp=2",
         "gpt2: --mesh tp=2 --optimizer sgd",
         "t5: --mesh tp=2",
-        "--mesh pp=2 --eval.interval 2 --eval.num_samples 1",
+        "--mesh pp=2 --eval.interval 1 --eval.num_samples 1",
         "olmoe: --mesh ep=2 --eval.interval 2 --eval.num_samples 1",
         "--strategy zero2 --lora_r 4",
         "--strategy fsdp --precision bf16-mixed",
