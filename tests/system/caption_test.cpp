@@ -617,6 +617,12 @@ TEST_F(Captions, OfAModelWithTilesAreLearned) {
                              "What is this?", "--precision", "32-true"});
     EXPECT_EQ(told.exit_code, 0) << told.output;
   }
+  // PEFT finds a part by its own name.
+  const Result parts = train("finetune", {"--out_dir", folder_ / "parts", "--lora_target_modules",
+                                          "q_proj", "--model.train_parts", "projection"});
+  ASSERT_EQ(parts.exit_code, 0) << parts.output;
+  const json adapter = json::parse(read_file(folder_ / "parts/final/adapter_config.json"));
+  EXPECT_EQ(adapter["modules_to_save"], json::array({"connector"}));
   // Asked as in training, by the model's chat template.
   const auto loss = [&](const Words& more) {
     Words words{"evaluate",    model,           "--data", "ImageFolder", "--data.path",

@@ -380,8 +380,11 @@ void add_trained_base(checkpoint::Adapter& adapter, models::Model& model, at::Sc
   for (const nn::Parameter* parameter : model.parameters()) {
     if (!trains_beside_adapters(*parameter)) continue;
     adapter.base_weights[parameter->name] = on_meta(shape_in_file(*parameter, model), type);
-    const size_t end = parameter->name.find('.');
-    const std::string module = parameter->name.substr(0, end);
+    // PEFT looks for the ends of names, and wraps no module that adapters lie in.
+    constexpr std::string_view kModel = "model.";
+    const size_t begin = parameter->name.starts_with(kModel) ? kModel.size() : 0;
+    const size_t end = parameter->name.find('.', begin);
+    const std::string module = parameter->name.substr(begin, end - begin);
     std::vector<std::string>& modules = adapter.config.modules_to_save;
     if (end != std::string::npos && std::ranges::find(modules, module) == modules.end())
       modules.push_back(module);
