@@ -85,6 +85,12 @@ Value by_pattern(const std::vector<std::pair<std::string, Value>>& patterns,
 
 bool adapts(const AdapterConfig& config, const std::string& module) {
   if (is_in(config.exclude_modules, module, "exclude_modules")) return false;
+  // What trains in full has no adapters in it.
+  const std::string within = "." + module;
+  if (std::ranges::any_of(config.modules_to_save, [&](const std::string& saved) {
+        return within.find("." + saved + ".") != within.npos;
+      }))
+    return false;
   if (is_of_parameters(config.target_parameters, module)) return true;
   if (config.target_modules.empty()) return true;
   if (!is_in(config.target_modules, module, "target_modules")) return false;

@@ -163,7 +163,11 @@ TEST(PeftAdapter, ModulesAreChosenAsPeftDoes) {
   EXPECT_TRUE(adapts(names({"self_attn.q_proj"}), q));
   EXPECT_FALSE(adapts(names({"proj"}), q));
   EXPECT_TRUE(adapts(pattern(".*q_proj"), q));
-  EXPECT_TRUE(adapts(pattern("all-linear"), q));
+  AdapterConfig beside = names({"q_proj"});
+  beside.modules_to_save = {"vision_model", "lm_head"};
+  EXPECT_TRUE(adapts(beside, q));
+  EXPECT_FALSE(adapts(beside, "model.vision_model.layers.0.q_proj"));
+  EXPECT_FALSE(adapts(beside, "vision_model.layers.0.q_proj"));
   for (const char* head : {"lm_head", "language_model.lm_head", "embed_out"})
     EXPECT_FALSE(adapts(pattern("all-linear"), head)) << head;
   EXPECT_FALSE(adapts(pattern("q_proj"), q));  // the whole name
