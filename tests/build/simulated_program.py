@@ -164,8 +164,11 @@ class Test:
                 self.fault(f"with [{technique}] {most} bytes are planned, and by the program for the CPU {beforehand}")
             if record.get("outcome") != "ok" or not is_planned:
                 self.fault(f"with [{technique}] {predicted} bytes are planned, and {measured} measured: {record.get('ranks')}")
-            for phase in memory.get("phases", []):
-                if phase["phase"] in ("before_fwd", "after_opt_step") and phase["activations"] + phase["workspace"] > 0:
+            # T5 has tables of its biases from the start.
+            phases = memory.get("phases", [])
+            for phase in phases:
+                left = phase["activations"] + phase["workspace"] - phases[0]["workspace"]
+                if phase["phase"] in ("before_fwd", "after_opt_step") and left > 0:
                     self.fault(f"with [{technique}] activations or workspace are left: {phase}")
             cpu = self.run(self.cpu, technique, ["--accelerator", "cpu", *devices])
             bound = NEAR_16_BITS if "bf16" in technique else NEAR
