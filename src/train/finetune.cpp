@@ -2,6 +2,7 @@
 #include "train/finetune.h"
 
 #include <algorithm>
+#include <csignal>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -103,7 +104,9 @@ class Finetune {
   std::filesystem::path written_;  // the model
 };
 
+// Who reads along may go away (snug finetune … | head): log.txt has it all.
 void Finetune::run() {
+  std::signal(SIGPIPE, SIG_IGN);
   begin();
   try {
     open_model();

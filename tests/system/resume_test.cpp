@@ -256,6 +256,25 @@ TEST(Resume, WithAnotherMicroBatchHasTheEpochsOfTheFirst) {
             undisturbed);
 }
 
+// snug finetune … | head; and a reader that stops for a while: the run waits for it.
+TEST(Resume, ReadersMayGoAwayOrSleep) {
+  const TempFolder folder;
+  const fs::path rows = write_rows(folder / "rows.jsonl", 80);
+  for (const char* reader : {"head -n 1", "(sleep 3; cat)"}) {
+    std::string command = "snug";
+    for (const std::string& word : finetune_words(
+             rows, folder / "out",
+             {"--train.epochs", "20", "--train.log_interval", "1", "--train.max_steps", "150"}))
+      command += " '" + word + "'";
+    EXPECT_EQ(run_in_shell(command + " 2>&1 | " + reader).exit_code, 0);
+    const json record = read_run(folder / "out");
+    EXPECT_EQ(record["outcome"], "ok") << reader;
+    EXPECT_EQ(record["steps"].size(), 150U) << reader;
+    EXPECT_TRUE(fs::exists(folder / "out/final")) << reader;
+    fs::remove_all(folder / "out");
+  }
+}
+
 // What another technique took of memory until then is not this run's.
 TEST(Resume, WithAnotherPlanMeasuresMemoryAnew) {
   const TempFolder folder;
