@@ -48,9 +48,11 @@ bool is_picture(const json& part) {
 
 // A picture's file, a list of them, or lists of lists.
 void add_files(const json& value, std::vector<std::string>& files, const std::string& where) {
+  const bool is_blank =
+      value.is_null() || (value.is_string() && value.get_ref<const std::string&>().empty());
   if (value.is_array()) {
     for (const json& one : value) add_files(one, files, where);
-  } else if (!value.is_null() && value != "") {
+  } else if (!is_blank) {
     files.push_back(file_of(value, where));
   }
 }
