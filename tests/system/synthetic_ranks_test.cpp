@@ -1,6 +1,7 @@
 // A plan of `--data Synthetic` is what each of several ranks takes.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
+#include <algorithm>
 
 #include "system/ranks.h"
 
@@ -36,9 +37,12 @@ TEST(SyntheticDataOfRanks, APlanOfTheSameWordsIsWhatTheyTake) {
     ASSERT_EQ(planned.exit_code, 0) << planned.output;
     const int64_t peak = nlohmann::json::parse(planned.output)["memory"]["peak_allocated"];
     const nlohmann::json record = read_run(folder / strategy);
-    EXPECT_EQ(record["memory"]["measured"]["peak_allocated"], peak) << strategy;
-    for (const nlohmann::json& rank : record["ranks"])
+    int64_t most = 0;
+    for (const nlohmann::json& rank : record["ranks"]) {
       EXPECT_EQ(rank["peak_allocated"], rank["predicted_allocated"]) << strategy;
+      most = std::max(most, rank["peak_allocated"].get<int64_t>());
+    }
+    EXPECT_EQ(most, peak) << strategy;
     EXPECT_TRUE(fs::exists(folder / strategy / "final/model.safetensors"));
   }
 }
