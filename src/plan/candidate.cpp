@@ -217,14 +217,19 @@ Candidate evaluate_neediest(const models::Model& model, const recipe::Recipe& re
   const bool is_sure = detail == Detail::Sketch || mesh.num_ranks() == std::ssize(ranks) ||
                        !fits(neediest, device) || !is_tight(neediest, device);
   if (is_sure) return neediest;
-  stages.clear();
-  for (const int rank : different_ranks(mesh))
-    stages.push_back(evaluate(model, recipe, work, device, rank));
-  return neediest_of(stages, device);
+  return evaluate_ranks(model, recipe, work, device, different_ranks(mesh));
+}
+
+Candidate evaluate_ranks(const models::Model& model, const recipe::Recipe& recipe,
+                         const Workload& work, const DeviceProfile& device,
+                         const std::vector<int>& ranks) {
+  std::vector<Candidate> planned;
+  for (const int rank : ranks) planned.push_back(evaluate(model, recipe, work, device, rank));
+  return neediest_of(planned, device);
 }
 
 bool is_tight(const Candidate& candidate, const DeviceProfile& device) {
-  constexpr double kRoom = 0.95;
+  constexpr double kRoom = 0.95;  // ranks differ by less
   DeviceProfile smaller = device;
   const auto less = [](int64_t bytes) {
     return static_cast<int64_t>(kRoom * static_cast<double>(bytes));

@@ -61,6 +61,10 @@ Candidate evaluate(const models::Model& model, const recipe::Recipe& recipe, con
 Candidate evaluate_neediest(const models::Model& model, const recipe::Recipe& recipe,
                             const Workload& work, const DeviceProfile& device,
                             Detail detail = Detail::Whole);
+// The same of these ranks, at least one.
+Candidate evaluate_ranks(const models::Model& model, const recipe::Recipe& recipe,
+                         const Workload& work, const DeviceProfile& device,
+                         const std::vector<int>& ranks);
 // The same from the plans of all stages; at least one.
 Candidate neediest_of(const std::vector<Candidate>& stages, const DeviceProfile& device);
 bool fits(const Candidate& candidate, const DeviceProfile& device);

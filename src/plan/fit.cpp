@@ -286,10 +286,8 @@ class FitSearch {
     const bool is_sketch = mesh[dist::Axis::Pipeline] > 1;
     const bool all = mesh.num_ranks() > 1 && (is_chosen || is_tight(candidate, device_));
     if (!all && !is_sketch) return true;
-    std::vector<Candidate> planned;
-    for (const int rank : all ? different_ranks(mesh) : first_of_stages(mesh))
-      planned.push_back(evaluate(model_, candidate.recipe, work_, device_, rank));
-    Candidate whole = neediest_of(planned, device_);
+    Candidate whole = evaluate_ranks(model_, candidate.recipe, work_, device_,
+                                     all ? different_ranks(mesh) : first_of_stages(mesh));
     whole.options = candidate.options;
     whole.prediction.timeline.clear();
     candidate = std::move(whole);

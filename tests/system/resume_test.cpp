@@ -207,18 +207,23 @@ TEST(Resume, InAnotherFolderTellsTheWholeStory) {
   EXPECT_EQ(read_run(folder / "second")["steps"].size(), 5U);
 }
 
+// What a run's steps have read.
+std::vector<int64_t> tokens_of_steps(const Words& words, const fs::path& out) {
+  const Result result = run(words);
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+  std::vector<int64_t> tokens;
+  const json record = read_run(out);
+  for (const json& step : record["steps"]) tokens.push_back(step["tokens"]);
+  return tokens;
+}
+
 // Each sample of the first epoch once, although the longest ones come first and how many do goes by
 // the micro-batch.
 TEST(Resume, WithAnotherMicroBatchReadsTheSamplesThatAreLeft) {
   const TempFolder folder;
   const fs::path rows = write_rows(folder / "rows.jsonl", 80);
   const auto tokens_of = [&](const fs::path& out, const Words& more) {
-    const Result result = run(finetune_words(rows, out, more));
-    EXPECT_EQ(result.exit_code, 0) << result.output;
-    std::vector<int64_t> tokens;
-    const json record = read_run(out);
-    for (const json& step : record["steps"]) tokens.push_back(step["tokens"]);
-    return tokens;
+    return tokens_of_steps(finetune_words(rows, out, more), out);
   };
   const Words one{"--train.micro_batch_size", "1"};
   const std::vector<int64_t> undisturbed = tokens_of(folder / "whole", one);
@@ -240,12 +245,7 @@ TEST(Resume, WithAnotherMicroBatchHasTheEpochsOfTheFirst) {
   const auto tokens_of = [&](const fs::path& out, const Words& more) {
     Words words{"--train.limit_train_batches", "16", "--train.epochs", "3"};
     words.insert(words.end(), more.begin(), more.end());
-    const Result result = run(finetune_words(rows, out, words));
-    EXPECT_EQ(result.exit_code, 0) << result.output;
-    std::vector<int64_t> tokens;
-    const json record = read_run(out);
-    for (const json& step : record["steps"]) tokens.push_back(step["tokens"]);
-    return tokens;
+    return tokens_of_steps(finetune_words(rows, out, words), out);
   };
   const Words one{"--train.micro_batch_size", "1"};
   const std::vector<int64_t> undisturbed = tokens_of(folder / "whole", one);

@@ -377,6 +377,7 @@ LibraryAttention choose_library_attention(const at::Tensor& q, const AttentionCo
 AttentionOutput library_attention_forward(LibraryAttention way, const at::Tensor& q,
                                           const at::Tensor& k, const at::Tensor& v,
                                           const AttentionContext& context) {
+  // Libtorch's kernels refuse what a micro-batch without pictures has.
   if (q.size(0) == 0) return empty_output(q);
   AttentionOutput result = way == LibraryAttention::Flash ? padded_flash_forward(q, k, v, context)
                                                           : products_forward(q, k, v, context);
