@@ -224,6 +224,7 @@ Candidate evaluate_ranks(const models::Model& model, const recipe::Recipe& recip
                          const Workload& work, const DeviceProfile& device,
                          const std::vector<int>& ranks) {
   std::vector<Candidate> planned;
+  planned.reserve(ranks.size());
   for (const int rank : ranks) planned.push_back(evaluate(model, recipe, work, device, rank));
   return neediest_of(planned, device);
 }
