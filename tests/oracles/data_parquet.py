@@ -32,6 +32,10 @@ def write_parquet():
     nothing = {"instruction": ["x", "y"], "output": ["1", None]}
     pq.write_table(pa.table(nothing), FOLDER / "missing-output.parquet")
     pq.write_table(pa.table({"instruction": [1, 2], "output": ["a", "b"]}), FOLDER / "numbers.parquet")
+    # 12 kB that become 4 GB. (wrong-count.parquet is a find of fuzz_parquet.)
+    long = pa.DictionaryArray.from_arrays(pa.array([0] * 400_000, pa.int32()), ["y" * 10_000])
+    swollen = pa.table({"instruction": ["x"] * len(long), "output": long})
+    pq.write_table(swollen, FOLDER / "swollen.parquet", compression="none", store_schema=False, row_group_size=len(long))
 
 
 if __name__ == "__main__":

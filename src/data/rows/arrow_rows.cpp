@@ -4,6 +4,7 @@
 
 #include <arrow/io/file.h>
 #include <arrow/ipc/reader.h>
+#include <arrow/memory_pool.h>
 #include <arrow/table.h>
 #include <arrow/util/byte_size.h>
 #include <parquet/arrow/reader.h>
@@ -31,13 +32,39 @@ size_t chunk_of(const std::vector<int64_t>& begins, int64_t row) {
                              1);
 }
 
-// Record batches whose buffers are pages of the file.
+// What a file's columns may take once they are decoded: a damaged or hostile one may say anything
+// of their sizes, and a few bytes may stand for any number of equal values.
+class FileMemory {
+ public:
+  explicit FileMemory(int64_t file_bytes)
+      : limit_(kLeastLimit + kMostRatio * file_bytes), capped_(&counted_, limit_) {}
+  arrow::MemoryPool* pool() { return &capped_; }
+  int64_t limit() const { return limit_; }
+
+ private:
+  static constexpr int64_t kLeastLimit = int64_t{1} << 30;
+  static constexpr int64_t kMostRatio = 100;
+
+  int64_t limit_ = 0;
+  arrow::ProxyMemoryPool counted_{arrow::default_memory_pool()};
+  arrow::CappedMemoryPool capped_;
+};
+
+// A column, and the memory that its buffers are given back to.
+struct Decoded {
+  std::shared_ptr<FileMemory> memory;
+  std::shared_ptr<arrow::Array> column;
+};
+
+// Record batches whose buffers are pages of the file, unless they are compressed.
 class MappedRows : public ArrowRows {
  public:
   explicit MappedRows(const std::string& name) {
     const auto file = value_or_throw(
         arrow::io::MemoryMappedFile::Open(name, arrow::io::FileMode::READ), name, "Arrow");
-    const auto stream = arrow::ipc::RecordBatchStreamReader::Open(file);
+    memory_ = std::make_shared<FileMemory>(value_or_throw(file->GetSize(), name, "Arrow"));
+    options_.memory_pool = memory_->pool();
+    const auto stream = arrow::ipc::RecordBatchStreamReader::Open(file, options_);
     if (stream.ok())
       read_stream(**stream, name);
     else
@@ -47,7 +74,9 @@ class MappedRows : public ArrowRows {
   int64_t count() const override { return count_; }
   Chunk at(int field, int64_t row) const override {
     const size_t chunk = chunk_of(begins_, row);
-    return {batches_[chunk]->column(field), row - begins_[chunk]};
+    const auto decoded =
+        std::make_shared<Decoded>(Decoded{memory_, batches_[chunk]->column(field)});
+    return {{decoded, decoded->column.get()}, row - begins_[chunk]};
   }
 
  private:
@@ -57,7 +86,7 @@ class MappedRows : public ArrowRows {
   }
   void read_file(const std::shared_ptr<arrow::io::MemoryMappedFile>& file, const std::string& name,
                  const arrow::Status& as_stream) {
-    const auto opened = arrow::ipc::RecordBatchFileReader::Open(file);
+    const auto opened = arrow::ipc::RecordBatchFileReader::Open(file, options_);
     if (!opened.ok()) check(as_stream, name, "Arrow");
     schema_ = (*opened)->schema();
     for (int i = 0; i < (*opened)->num_record_batches(); ++i)
@@ -72,6 +101,8 @@ class MappedRows : public ArrowRows {
     count_ += batch->num_rows();
   }
 
+  std::shared_ptr<FileMemory> memory_;  // outlives what is read
+  arrow::ipc::IpcReadOptions options_ = arrow::ipc::IpcReadOptions::Defaults();
   std::shared_ptr<arrow::Schema> schema_;
   std::vector<std::shared_ptr<arrow::RecordBatch>> batches_;
   std::vector<int64_t> begins_;
@@ -86,15 +117,20 @@ class ParquetRows : public ArrowRows {
   ParquetRows(std::string name, std::shared_ptr<GroupCache> cache)
       : name_(std::move(name)), cache_(std::move(cache)) {
     const auto file = value_or_throw(arrow::io::ReadableFile::Open(name_), name_, "Parquet");
-    reader_ = value_or_throw(parquet::arrow::OpenFile(file, arrow::default_memory_pool()), name_,
-                             "Parquet");
+    const int64_t file_bytes = value_or_throw(file->GetSize(), name_, "Parquet");
+    memory_ = std::make_shared<FileMemory>(file_bytes);
+    reader_ = value_or_throw(parquet::arrow::OpenFile(file, memory_->pool()), name_, "Parquet");
     check(reader_->GetSchema(&schema_), name_, "Parquet");
     const auto metadata = reader_->parquet_reader()->metadata();
     int64_t largest = 0;
     for (int i = 0; i < metadata->num_row_groups(); ++i) {
       const auto group = metadata->RowGroup(i);
       begins_.push_back(count_);
-      count_ += std::max<int64_t>(group->num_rows(), 0);
+      if (group->num_rows() < 0 || group->num_rows() > kMostRowsPerByte * file_bytes - count_)
+        throw UserError(
+            "{}: not a readable Parquet file: row group {} says it holds {} rows, in a file of {}",
+            name_, i, group->num_rows(), format_bytes(file_bytes));
+      count_ += group->num_rows();
       largest = std::max(largest, group->total_byte_size());
     }
     if (largest > kLargeGroup)
@@ -122,6 +158,7 @@ class ParquetRows : public ArrowRows {
 
  private:
   static constexpr int64_t kLargeGroup = int64_t{1} << 29;
+  static constexpr int64_t kMostRowsPerByte = 1000;
 
   std::shared_ptr<arrow::Array> read(int field, size_t group) const {
     try {
@@ -135,11 +172,18 @@ class ParquetRows : public ArrowRows {
         for (const auto& child : next->children) open.push_back(&child);
       }
       std::sort(leaves.begin(), leaves.end());
-      const auto table =
-          value_or_throw(reader_->ReadRowGroup(static_cast<int>(group), leaves), name_, "Parquet");
-      const auto batch = value_or_throw(table->CombineChunksToBatch(), name_, "Parquet");
-      check(batch->ValidateFull(), name_, "Parquet");
-      return batch->column(0);
+      const auto table = reader_->ReadRowGroup(static_cast<int>(group), leaves);
+      const arrow::Result<std::shared_ptr<arrow::RecordBatch>> batch =
+          table.ok() ? (*table)->CombineChunksToBatch(memory_->pool()) : table.status();
+      if (batch.status().IsOutOfMemory())
+        throw UserError(
+            "{}: row group {} takes more than the {} that a file of this size may take; "
+            "write it as .jsonl if it is not damaged",
+            name_, group, format_bytes(memory_->limit()));
+      check(batch.status(), name_, "Parquet");
+      check((*batch)->ValidateFull(), name_, "Parquet");
+      const auto decoded = std::make_shared<Decoded>(Decoded{memory_, (*batch)->column(0)});
+      return {decoded, decoded->column.get()};
     } catch (const Error&) {
       throw;
     } catch (const std::exception& error) {
@@ -148,6 +192,7 @@ class ParquetRows : public ArrowRows {
   }
 
   std::string name_;
+  std::shared_ptr<FileMemory> memory_;  // outlives what is read
   std::unique_ptr<parquet::arrow::FileReader> reader_;
   std::shared_ptr<arrow::Schema> schema_;
   std::vector<int64_t> begins_;

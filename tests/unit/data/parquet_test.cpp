@@ -111,5 +111,13 @@ TEST_F(Parquet, SurvivesDamage) {
   EXPECT_GT(refused, 100);
 }
 
+// What is declared and what a few bytes may stand for have no bounds of their own.
+TEST_F(Parquet, RefusesWhatItsSizeCannotHold) {
+  EXPECT_CONTAINS(message_of([] { read_rows(data_file("wrong-count.parquet")); }),
+                  "row group 0 says it holds 123614527484 rows, in a file of 2.75 KiB");
+  EXPECT_CONTAINS(message_of([] { read_rows(data_file("swollen.parquet")); }),
+                  "row group 0 takes more than the 1.00 GiB that a file of this size may take");
+}
+
 }  // namespace
 }  // namespace snug::data
