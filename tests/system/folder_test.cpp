@@ -227,6 +227,12 @@ class LostDisk : public SmallDisk {
   void bring_back() const {
     ASSERT_EQ(::mount(kept_.c_str(), disk_.c_str(), nullptr, MS_BIND, nullptr), 0);
   }
+  // As a kernel makes a disk that fails, under files that are open.
+  void make_read_only() const {
+    bring_back();
+    ASSERT_EQ(::mount(nullptr, disk_.c_str(), nullptr, MS_REMOUNT | MS_BIND | MS_RDONLY, nullptr),
+              0);
+  }
   void TearDown() override {
     if (is_kept_) ::umount2(kept_.c_str(), MNT_DETACH);
     SmallDisk::TearDown();
@@ -256,6 +262,28 @@ TEST_F(LostDisk, EndsTheRunAtItsNextCheckpoint) {
   EXPECT_EQ(names_in(disk_), Names()) << "the disk below gets nothing";
   bring_back();
   EXPECT_EQ(run({"verify", out_}).exit_code, 0);
+  const Result resumed = run(words_to(201));
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
+  EXPECT_TRUE(has(resumed.output, "Resume ")) << resumed.output;
+}
+
+TEST_F(LostDisk, MayBeReadOnlyFromSomeMomentOn) {
+  if (!mount_twice()) GTEST_SKIP() << "cannot mount a small disk here, which takes root";
+  const auto words_to = [&](int64_t steps) {
+    return finetune_words(rows_, out_,
+                          {"--train.epochs", "200", "--train.max_steps", std::to_string(steps),
+                           "--train.save_interval", "100", "--resume", "auto"});
+  };
+  const pid_t child = start(words_to(8000), folder_ / "log");
+  ASSERT_TRUE(wait_until([&] { return fs::exists(out_ / "step-000100"); }));
+  ASSERT_TRUE(wait_until([&] { return has(read_file(folder_ / "log"), "Checkpoint "); }));
+  make_read_only();
+  EXPECT_EQ(finish(child), 2);
+  const std::string output = read_file(folder_ / "log");
+  EXPECT_TRUE(has(output, "Read-only file system")) << output;
+  EXPECT_EQ(run({"verify", out_}).exit_code, 0) << "of a folder that can only be read";
+  EXPECT_TRUE(has(run(words_to(201)).output, "Read-only file system"));
+  ASSERT_EQ(::umount2(disk_.c_str(), MNT_DETACH), 0);
   const Result resumed = run(words_to(201));
   EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
   EXPECT_TRUE(has(resumed.output, "Resume ")) << resumed.output;
