@@ -52,7 +52,7 @@ void write_all(int fd, std::string_view content, const std::filesystem::path& pa
 }
 
 int open_file(const std::filesystem::path& path, int flags) {
-  constexpr mode_t kMode = 0644;
+  constexpr mode_t kMode = 0666;
   return uninterrupted([&] { return ::open(path.c_str(), flags | O_CLOEXEC, kMode); });
 }
 

@@ -43,7 +43,7 @@ std::string LogFile::fault() const {
 
 bool LogFile::open_file() {
   if (file_ >= 0) return true;
-  constexpr mode_t kMode = 0644;
+  constexpr mode_t kMode = 0666;
   const int flags = O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC;
   file_ = uninterrupted([&] {
     return ::open(path_.c_str(), flags | (start_ == LogStart::Anew ? O_TRUNC : 0), kMode);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 
 #include <functional>
 #include <set>
@@ -212,6 +213,20 @@ TEST_F(SmallDisk, ThatStaysFullLeavesACheckpointToMakeTheModelFrom) {
   fs::remove(disk_ / "ballast");
   EXPECT_EQ(run(words).exit_code, 0);
   EXPECT_TRUE(fs::exists(out / "final/model.safetensors"));
+}
+
+TEST_F(RunFolder, GroupMayWriteWhereTheUmaskSaysSo) {
+  const mode_t before = ::umask(0007);
+  const Result result = train({"--train.max_steps", "2", "--train.save_interval", "1"});
+  ::umask(before);
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  int files = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(out_)) {
+    const auto mode = static_cast<unsigned>(entry.status().permissions()) & 0777U;
+    EXPECT_EQ(mode, entry.is_directory() ? 0770U : 0660U) << entry.path();
+    files += entry.is_regular_file();
+  }
+  EXPECT_GT(files, 10);
 }
 
 // A network share that goes away while a run has files open there, and is mounted again.

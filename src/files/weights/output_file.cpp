@@ -17,7 +17,7 @@ namespace snug::files {
 OutputFile::OutputFile(const std::filesystem::path& path) : path_(path), temporary_(path) {
   temporary_ += fmt::format(".tmp-{}", ::getpid());
   descriptor_ = uninterrupted(
-      [&] { return ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644); });
+      [&] { return ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666); });
   if (descriptor_ < 0) fail("create");
 }
 

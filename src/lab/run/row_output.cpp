@@ -31,7 +31,7 @@ std::string as_shown(const std::string& line) {
 RowOutput::RowOutput(const std::filesystem::path& path) : path_(path) {
   if (path.empty()) return;
   file_ = uninterrupted(
-      [&] { return ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644); });
+      [&] { return ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666); });
   if (file_ < 0) throw UserError("cannot create {}: {}", path.string(), std::strerror(errno));
 }
 

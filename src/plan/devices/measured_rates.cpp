@@ -73,7 +73,7 @@ std::optional<Rates> read(const std::filesystem::path& path, const Rates& names)
 class Lock {
  public:
   explicit Lock(const std::filesystem::path& path)
-      : file_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)) {
+      : file_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
     if (file_ >= 0) ::flock(file_, LOCK_EX);
   }
   Lock(const Lock&) = delete;

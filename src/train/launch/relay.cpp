@@ -178,7 +178,7 @@ bool write_all(int descriptor, std::string_view bytes) {
 }
 
 Relay::Relay(const RelayOptions& options) : options_(options) {
-  log_ = ::open(options_.log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  log_ = ::open(options_.log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   if (log_ < 0)
     warn("cannot write the log {}: {}; the output of this rank is lost", options_.log.string(),
          std::strerror(errno));
