@@ -146,6 +146,26 @@ void measure_head_widths(DeviceBench& bench, const Sizes& s) {
   bench.stream("change_head_widths", bytes, [&] { device::change_head_widths(args); });
 }
 
+// Queries, keys and values on their way into blocks of four documents.
+void measure_head_rows(DeviceBench& bench, const Sizes& s) {
+  if (!bench.on_gpu()) return;
+  constexpr int64_t kDocuments = 4;
+  kernels::HeadRows args{.type = kType, .documents = kDocuments, .dim = s.head_dim};
+  std::vector<at::Tensor> arrays;
+  double bytes = 0;
+  for (int i = 0; i < 3; ++i) {
+    arrays.push_back(bench.numbers({s.rows, s.heads, s.head_dim}));
+    arrays.push_back(bench.zeros({s.rows, s.heads, s.head_dim}, at::kFloat));
+    args.arrays[i] = {.from = address(arrays[arrays.size() - 2]),
+                      .to = address(arrays.back()),
+                      .stride = s.heads * s.head_dim,
+                      .heads = s.heads,
+                      .rows = s.rows / kDocuments};
+    bytes += bytes_of({arrays[arrays.size() - 2]}) + bytes_of({arrays.back()});
+  }
+  bench.stream("move_head_rows", bytes, [&] { device::move_head_rows(args); });
+}
+
 void measure_embedding(DeviceBench& bench, const Sizes& s) {
   const at::Tensor table = bench.numbers({s.vocabulary, s.dim}),
                    gradient = bench.numbers({s.vocabulary, s.dim});
@@ -208,9 +228,10 @@ void measure_dequantizing(DeviceBench& bench, const Sizes& s) {
 }  // namespace
 
 void measure_layers(DeviceBench& bench, const Sizes& s) {
-  for (const auto measure : {measure_rms_norm, measure_layer_norm, measure_activations,
-                             measure_rope, measure_sum_of_rows, measure_head_widths,
-                             measure_embedding, measure_loss, measure_dequantizing})
+  for (const auto measure :
+       {measure_rms_norm, measure_layer_norm, measure_activations, measure_rope,
+        measure_sum_of_rows, measure_head_widths, measure_head_rows, measure_embedding,
+        measure_loss, measure_dequantizing})
     measure(bench, s);
 }
 

@@ -26,6 +26,21 @@ SNUG_SCORE_FORMULA bool sees(const AttentionScores& a, int64_t distance) {
   return a.sliding_window == 0 || (distance < a.sliding_window && distance > -a.sliding_window);
 }
 
+// A document's rows and keys in the block; `row`: the number of its first row.
+struct ScoreDocument {
+  int64_t row, rows, keys;
+};
+
+SNUG_SCORE_FORMULA ScoreDocument document_at(const AttentionScores& a, int64_t document) {
+  ScoreDocument own{document * a.rows, a.rows, a.keys};
+  if (a.query_borders != nullptr) {
+    own.row = a.query_borders[document] - a.query_borders[0];
+    own.rows = a.query_borders[document + 1] - a.query_borders[document];
+  }
+  if (a.key_borders != nullptr) own.keys = a.key_borders[document + 1] - a.key_borders[document];
+  return own;
+}
+
 SNUG_SCORE_FORMULA int32_t bias_bucket(const AttentionScores& a, int64_t distance) {
   const int64_t most = a.max_distance;
   const int64_t cut = distance < -most ? -most : distance > most ? most : distance;

@@ -10,12 +10,16 @@
 
 namespace snug::kernels {
 
-// Rows of queries against keys of the same document; or of several documents, one after another,
-// with as many rows and keys each.
+// Rows of queries against keys of the same document; or of several documents, one after another.
 struct AttentionScores {
   float* scores = nullptr;  // (documents, heads, rows, keys): q·k at first
   int64_t documents = 1, heads = 0, rows = 0, keys = 0;
-  // Log of the sum of exp(score): of row r of document d at lse[head * lse_stride + d * rows + r].
+  // Where documents have fewer: document d has rows query_borders[d] .. query_borders[d + 1] of
+  // all, and so many keys; what it lacks has probability and gradient zero. Null: each has all.
+  const int32_t* query_borders = nullptr;
+  const int32_t* key_borders = nullptr;
+  // Log of the sum of exp(score): of row r of document d at lse[head * lse_stride + n], n the row's
+  // number in the block.
   float* lse = nullptr;
   int64_t lse_stride = 0;
   float scale = 1.f;

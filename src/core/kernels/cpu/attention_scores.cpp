@@ -19,8 +19,13 @@ struct Row {
 
   int64_t row() const { return index % args.rows; }
   int64_t head() const { return index / args.rows % args.heads; }
-  int64_t of_all() const { return index / (args.rows * args.heads) * args.rows + row(); }
+  ScoreDocument document() const { return document_at(args, index / (args.rows * args.heads)); }
+  bool exists() const { return row() < document().rows; }
+  int64_t of_all() const { return document().row + row(); }
   int64_t distance(int64_t key) const { return args.first_distance + key - row(); }
+  bool sees(int64_t key) const {
+    return exists() && key < document().keys && kernels::sees(args, distance(key));
+  }
   float& score(int64_t key) const { return args.scores[index * args.keys + key]; }
   float& lse() const { return args.lse[head() * args.lse_stride + of_all()]; }
   float kept(int64_t key) const {
@@ -34,7 +39,7 @@ struct Row {
   template <class Body>
   void each_seen(const Body& body) const {
     for (int64_t key = 0; key < args.keys; ++key) {
-      if (!sees(args, distance(key))) continue;
+      if (!sees(key)) continue;
       float slope = 1;
       const float score = value(key, &slope);
       body(key, score, slope);
@@ -61,11 +66,10 @@ void attention_softmax(const AttentionScores& args) {
     row.each_seen([&](int64_t, float score, float) { sum += std::exp(score - highest); });
     for (int64_t key = 0; key < args.keys; ++key) {
       float slope = 1;
-      row.score(key) = sees(args, row.distance(key))
-                           ? std::exp(row.value(key, &slope) - highest) / sum * row.kept(key)
-                           : 0.f;
+      row.score(key) =
+          row.sees(key) ? std::exp(row.value(key, &slope) - highest) / sum * row.kept(key) : 0.f;
     }
-    row.lse() = std::log(sum) + highest;
+    if (row.exists()) row.lse() = std::log(sum) + highest;
   });
 }
 
@@ -83,7 +87,7 @@ void attention_scores_backward(const AttentionScores& args, const float* arrivin
                                const float* delta) {
   each_row(args, [&](const Row& row) {
     for (int64_t key = 0; key < args.keys; ++key)
-      if (!sees(args, row.distance(key))) row.score(key) = 0;
+      if (!row.sees(key)) row.score(key) = 0;
     row.each_seen([&](int64_t key, float score, float slope) {
       const float of_probability = arriving[row.index * args.keys + key] * row.kept(key);
       row.score(key) =

@@ -27,11 +27,18 @@ struct Row {
   int64_t of_all;    // counted over documents
   int64_t distance;  // of key 0
   int64_t begin;     // among the scores
+  int64_t keys;      // that it may see; 0: there is no such row
 };
 
 __device__ Row row_at(const AttentionScores& a, int64_t index) {
   const int64_t row = index % a.rows, head = index / a.rows % a.heads;
-  return {head, index / (a.rows * a.heads) * a.rows + row, a.first_distance - row, index * a.keys};
+  const ScoreDocument document = document_at(a, index / (a.rows * a.heads));
+  return {head, document.row + row, a.first_distance - row, index * a.keys,
+          row < document.rows ? document.keys : 0};
+}
+
+__device__ bool sees(const AttentionScores& a, const Row& row, int64_t key) {
+  return key < row.keys && kernels::sees(a, row.distance + key);
 }
 
 __device__ float& lse_of(const AttentionScores& a, const Row& row) {
@@ -51,7 +58,7 @@ __global__ void __launch_bounds__(kMostThreads) softmax(AttentionScores a, Kept 
   const Row row = row_at(a, blockIdx.x);
   float slope, maximum = -INFINITY, sum = 0.f;
   for (int64_t key = threadIdx.x; key < a.keys; key += blockDim.x) {
-    if (!sees(a, row.distance + key)) continue;
+    if (!sees(a, row, key)) continue;
     const float score = score_at(a, row, key, &slope);
     if (!(score <= maximum)) {
       sum = moved(sum, maximum, score);
@@ -63,31 +70,31 @@ __global__ void __launch_bounds__(kMostThreads) softmax(AttentionScores a, Kept 
   sum = reduce_block(moved(sum, maximum, highest), 0.f, Add{});
   for (int64_t key = threadIdx.x; key < a.keys; key += blockDim.x) {
     float& score = a.scores[row.begin + key];
-    score = sees(a, row.distance + key)
+    score = sees(a, row, key)
                 ? expf(score_at(a, row, key, &slope) - highest) / sum * kept_of(a, kept, row, key)
                 : 0.f;
   }
-  if (threadIdx.x == 0) lse_of(a, row) = logf(sum) + highest;
+  if (threadIdx.x == 0 && row.keys > 0) lse_of(a, row) = logf(sum) + highest;
 }
 
 __global__ void __launch_bounds__(kMostThreads)
     probabilities(AttentionScores a, Kept kept, float* out) {
   const Row row = row_at(a, blockIdx.x);
-  const float lse = lse_of(a, row);
+  const float lse = row.keys > 0 ? lse_of(a, row) : 0.f;
   float slope;
   for (int64_t key = threadIdx.x; key < a.keys; key += blockDim.x)
-    out[row.begin + key] = sees(a, row.distance + key) ? expf(score_at(a, row, key, &slope) - lse) *
-                                                             kept_of(a, kept, row, key)
-                                                       : 0.f;
+    out[row.begin + key] =
+        sees(a, row, key) ? expf(score_at(a, row, key, &slope) - lse) * kept_of(a, kept, row, key)
+                          : 0.f;
 }
 
 __global__ void __launch_bounds__(kMostThreads)
     scores_backward(AttentionScores a, Kept kept, const float* arriving, const float* delta) {
   const Row row = row_at(a, blockIdx.x);
-  const float lse = lse_of(a, row), own = delta[blockIdx.x];
+  const float lse = row.keys > 0 ? lse_of(a, row) : 0.f, own = delta[blockIdx.x];
   for (int64_t key = threadIdx.x; key < a.keys; key += blockDim.x) {
     float slope, gradient = 0.f;
-    if (sees(a, row.distance + key)) {
+    if (sees(a, row, key)) {
       const float probability = expf(score_at(a, row, key, &slope) - lse);
       const float of_probability = arriving[row.begin + key] * kept_of(a, kept, row, key);
       gradient = probability * (of_probability - own) * slope * a.scale;

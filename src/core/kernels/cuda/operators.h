@@ -10,7 +10,7 @@
 #include "core/kernels/cuda/launch.h"
 #include "core/kernels/dropout.h"
 #include "core/kernels/embedding.h"
-#include "core/kernels/head_widths.h"
+#include "core/kernels/heads.h"
 #include "core/kernels/layer_norm.h"
 #include "core/kernels/pictures.h"
 #include "core/kernels/rms_norm.h"
@@ -67,6 +67,7 @@ void embedding_forward(const EmbeddingForward& args, cudaStream_t stream);
 int64_t embedding_backward_workspace_bytes(const EmbeddingBackward& args);
 void embedding_backward(const EmbeddingBackward& args, void* workspace, cudaStream_t stream);
 
+void move_head_rows(const HeadRows& args, cudaStream_t stream);
 void change_head_widths(const HeadWidths& args, cudaStream_t stream);
 
 void layer_norm_forward(const LayerNormForward& args, cudaStream_t stream);

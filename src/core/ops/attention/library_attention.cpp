@@ -12,10 +12,12 @@
 #include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
+#include <initializer_list>
 #include <tuple>
 #include <vector>
 
 #include "base/log.h"
+#include "core/kernels/heads.h"
 #include "core/ops/attention/score_block.h"
 #include "core/ops/device/cuda.h"
 #include "core/ops/device/device.h"
@@ -177,6 +179,10 @@ bool needs_padding(const at::Tensor& q) { return q.size(2) % kHeadMultiple != 0;
 
 int64_t wide_dim(int64_t dim) { return (dim + kHeadMultiple - 1) / kHeadMultiple * kHeadMultiple; }
 
+at::Tensor with_heads_together(const at::Tensor& x) {
+  return x.stride(2) == 1 && x.stride(1) == x.size(2) ? x : x.contiguous();
+}
+
 // Copies of (N, H, D) tensors of one type as (N, H, dim), in one launch.
 std::vector<at::Tensor> with_heads_of(int64_t dim, const std::vector<at::Tensor>& tensors) {
   kernels::HeadWidths args{.type = to_scalar(tensors.front().scalar_type()),
@@ -184,8 +190,7 @@ std::vector<at::Tensor> with_heads_of(int64_t dim, const std::vector<at::Tensor>
                            .to_dim = dim};
   std::vector<at::Tensor> sources, copies;
   for (const at::Tensor& x : tensors) {
-    const bool heads_are_together = x.stride(2) == 1 && x.stride(1) == x.size(2);
-    sources.push_back(heads_are_together ? x : x.contiguous());
+    sources.push_back(with_heads_together(x));
     copies.push_back(at::empty({x.size(0), x.size(1), dim}, x.options()));
     args.copies[copies.size() - 1] = {.from = read_pointer(sources.back()),
                                       .from_stride = sources.back().stride(0),
@@ -225,63 +230,84 @@ AttentionGradients padded_flash_backward(const at::Tensor& d_out, const at::Tens
 
 // ---- Products
 
-// Query rows per block of scores.
-constexpr int64_t kBlockRows = 256;
-
 // All of a block is float32; the G query heads that share a key head stand below each other, so
 // that one product serves them. B: documents of the block times key heads.
 using Block = ScoreBlock;
+using Way = kernels::HeadRows::Way;
 
-// The block's queries of x (N, H, D), as (documents, rows, Hkv, G, D).
-at::Tensor by_group(const at::Tensor& x, const Block& b) {
-  return x.slice(0, b.begin, b.begin + b.documents * b.rows())
-      .view({b.documents, b.rows(), b.num_kv_heads, b.heads_per_kv, x.size(2)});
+// Tokens (N or M, heads, D) of one side of a block.
+struct BlockSide {
+  const at::Tensor& tokens;
+  bool of_keys = false;
+  int64_t rows(const Block& b) const { return of_keys ? b.keys() : b.rows(); }
+};
+BlockSide queries(const at::Tensor& tokens) { return {tokens, false}; }
+BlockSide keys(const at::Tensor& tokens) { return {tokens, true}; }
+
+// Where the block's documents lie among the tokens, besides the addresses.
+kernels::HeadRows::Array rows_of(const BlockSide& side, const Block& b) {
+  return {.stride = side.tokens.stride(0),
+          .heads = side.tokens.size(1),
+          .rows = side.rows(b),
+          .borders = read_pointer<int32_t>(side.of_keys ? b.key_borders : b.query_borders)};
 }
 
-// The block's keys of x (M, Hkv, D), as (documents, keys, Hkv, D).
-at::Tensor by_document(const at::Tensor& x, const Block& b) {
-  return x.slice(0, b.first_key, b.first_key + b.documents * b.keys())
-      .view({b.documents, b.keys(), b.num_kv_heads, x.size(2)});
+// The tokens from the block's first one on; all, where borders count from the start.
+at::Tensor from_first(const BlockSide& side, const Block& b) {
+  if (b.query_borders.defined()) return side.tokens;
+  return side.tokens.slice(0, side.of_keys ? b.first_key : b.begin);
 }
 
-// The block's queries as (B, G * rows, D) in float32: a copy, or where it can be a view of x.
-at::Tensor query_rows(const at::Tensor& x, const Block& b) {
-  return by_group(x, b)
-      .to(at::kFloat)
-      .permute({0, 2, 3, 1, 4})
-      .reshape({b.documents * b.num_kv_heads, b.heads_per_kv * b.rows(), x.size(2)});
+void move_head_rows(const kernels::HeadRows& args, const at::Tensor& like) {
+  run_on(
+      like, [&] { kernels::cpu::move_head_rows(args); }, [&] { cuda::move_head_rows(args); });
 }
 
-// The block's keys as (B, keys, D) in float32.
-at::Tensor key_rows(const at::Tensor& x, const Block& b) {
-  return by_document(x, b)
-      .to(at::kFloat)
-      .transpose(1, 2)
-      .contiguous()
-      .view({b.documents * b.num_kv_heads, b.keys(), x.size(2)});
+// Rows of tensors of one type in float32: queries as (B, G * rows, D), keys as (B, keys, D).
+std::vector<at::Tensor> read_rows(const Block& b, std::initializer_list<BlockSide> sides) {
+  const at::Tensor& like = sides.begin()->tokens;
+  kernels::HeadRows args{
+      .type = to_scalar(like.scalar_type()), .documents = b.documents, .dim = like.size(2)};
+  std::vector<at::Tensor> sources, rows;
+  sources.reserve(sides.size());
+  rows.reserve(sides.size());
+  for (const BlockSide& side : sides) {
+    sources.push_back(with_heads_together(side.tokens));
+    const BlockSide source{sources.back(), side.of_keys};
+    rows.push_back(at::empty({b.documents * b.num_kv_heads,
+                              side.tokens.size(1) / b.num_kv_heads * side.rows(b), like.size(2)},
+                             like.options().dtype(at::kFloat)));
+    kernels::HeadRows::Array& array = args.arrays[rows.size() - 1];
+    array = rows_of(source, b);
+    array.from = read_pointer(from_first(source, b));
+    array.to = write_pointer(rows.back());
+  }
+  move_head_rows(args, like);
+  return rows;
 }
 
-// The way back of query_rows: (B, G * rows, D) into rows of `to` (N, H, D).
-void put_query_rows(const at::Tensor& to, const at::Tensor& rows, const Block& b) {
-  by_group(to, b).copy_(
-      rows.view({b.documents, b.num_kv_heads, b.heads_per_kv, b.rows(), to.size(2)})
-          .permute({0, 3, 1, 2, 4}));
-}
-
-// That of key_rows, added to rows of `to` (M, Hkv, D).
-void add_key_rows(const at::Tensor& to, const at::Tensor& rows, const Block& b) {
-  by_document(to, b).add_(
-      rows.view({b.documents, b.num_kv_heads, b.keys(), to.size(2)}).transpose(1, 2));
+// The way back into the tokens; Add: added to them.
+void write_rows(kernels::HeadRows::Way way, const BlockSide& side, const at::Tensor& rows,
+                const Block& b) {
+  kernels::HeadRows args{.way = way,
+                         .type = to_scalar(side.tokens.scalar_type()),
+                         .documents = b.documents,
+                         .dim = side.tokens.size(2)};
+  args.arrays[0] = rows_of(side, b);
+  args.arrays[0].from = read_pointer(rows);
+  args.arrays[0].to = write_pointer(from_first(side, b));
+  move_head_rows(args, side.tokens);
 }
 
 AttentionOutput products_forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                  const AttentionContext& context) {
   const ScoreSweeps sweeps(context, q.size(0));
   AttentionOutput result = empty_output(q);
-  for (const Block& b : score_blocks(q, k, context, kBlockRows)) {
-    const at::Tensor scores = at::bmm(query_rows(q, b), key_rows(k, b).transpose(1, 2));
+  for (const Block& b : score_blocks(q, k, context)) {
+    const std::vector<at::Tensor> rows = read_rows(b, {queries(q), keys(k), keys(v)});
+    const at::Tensor scores = at::bmm(rows[0], rows[1].transpose(1, 2));
     sweeps.softmax(scores, result.lse, b);
-    put_query_rows(result.out.view(q.sizes()), at::bmm(scores, key_rows(v, b)), b);
+    write_rows(Way::Write, queries(result.out.view(q.sizes())), at::bmm(scores, rows[2]), b);
   }
   return result;
 }
@@ -299,23 +325,25 @@ AttentionGradients products_backward(const at::Tensor& d_out, const at::Tensor& 
   at::Tensor d_bias;
   if (context.bias_table.defined())
     d_bias = at::zeros({q.size(1), context.bias_table.size(0)}, floats);
-  for (const Block& b : score_blocks(q, k, context, kBlockRows)) {
-    const at::Tensor q_rows = query_rows(q, b);
-    const at::Tensor k_rows = key_rows(k, b);
-    const at::Tensor d_rows = query_rows(d_out, b);
-    const at::Tensor scores = at::bmm(q_rows, k_rows.transpose(1, 2));
+  for (const Block& b : score_blocks(q, k, context)) {
+    std::vector<at::Tensor> rows = read_rows(
+        b, {queries(q), keys(k), keys(v), queries(d_out), queries(forward.out.view(q.sizes()))});
+    const at::Tensor scores = at::bmm(rows[0], rows[1].transpose(1, 2));
     {
       const at::Tensor p = sweeps.probabilities(scores, forward.lse, b);
-      add_key_rows(dv, at::bmm(p.transpose(1, 2), d_rows), b);
+      write_rows(Way::Add, keys(dv), at::bmm(p.transpose(1, 2), rows[3]), b);
     }
-    const at::Tensor delta = query_rows(forward.out.view(q.sizes()), b).mul(d_rows).sum(-1);
+    const at::Tensor delta = rows[4].mul_(rows[3]).sum(-1);
+    rows[4].reset();
     {
-      const at::Tensor arriving = at::bmm(d_rows, key_rows(v, b).transpose(1, 2));
+      const at::Tensor arriving = at::bmm(rows[3], rows[2].transpose(1, 2));
       sweeps.backward(scores, forward.lse, arriving, delta, b);
     }
+    rows[2].reset();
+    rows[3].reset();
     if (d_bias.defined()) sweeps.bias_backward(scores, d_bias, b);
-    put_query_rows(dq, at::bmm(scores, k_rows), b);
-    add_key_rows(dk, at::bmm(scores.transpose(1, 2), q_rows), b);
+    write_rows(Way::Write, queries(dq), at::bmm(scores, rows[1]), b);
+    write_rows(Way::Add, keys(dk), at::bmm(scores.transpose(1, 2), rows[0]), b);
   }
   if (d_bias.defined()) d_bias = d_bias.t().contiguous();
   return {dq, dk.to(k.scalar_type()), dv.to(v.scalar_type()), d_bias};

@@ -4,6 +4,7 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
+#include <array>
 #include <span>
 
 #include "core/kernels/attention_scores.h"
@@ -31,10 +32,55 @@ std::vector<int64_t> borders_of(const Borders& cu_seqlens, int64_t max_seqlen, i
   return {host->begin(), host->end()};
 }
 
+constexpr int64_t kBlockRows = 256;
+
+// Short documents share blocks, each filled up to as many rows and keys. The lengths are those of
+// which a whole number takes the block, but for a row: so longer documents never take less memory,
+// and a plan for them is enough for shorter ones.
+constexpr std::array kFilledLengths = {16, 32, 51, 64, 85, 128, 256};
+static_assert(kFilledLengths.back() == kBlockRows);
+
+// 0: documents have blocks of their own.
+int64_t filled_length(const AttentionContext& context) {
+  const bool own = !context.kv_cu_seqlens.defined();
+  if (context.cu_seqlens.size(0) <= 2 || context.sliding_window > 0 || (context.causal && !own))
+    return 0;
+  const int64_t longest =
+      own ? context.max_seqlen : std::max(context.max_seqlen, context.max_kv_seqlen);
+  const auto* length = std::ranges::lower_bound(kFilledLengths, longest);
+  return length == kFilledLengths.end() ? 0 : *length;
+}
+
+std::vector<ScoreBlock> filled_blocks(const at::Tensor& q, const at::Tensor& k,
+                                      const AttentionContext& context, int64_t length) {
+  const at::Tensor& keys =
+      context.kv_cu_seqlens.defined() ? context.kv_cu_seqlens : context.cu_seqlens;
+  const std::vector<int64_t> borders =
+      borders_of(context.cu_seqlens, context.max_seqlen, q.size(0));
+  const int64_t documents = context.cu_seqlens.size(0) - 1, together = kBlockRows / length;
+  // On meta the first block stands for all, where work is not counted.
+  const int64_t counted = static_cast<int64_t>(borders.size()) - 1;
+  std::vector<ScoreBlock> blocks;
+  for (int64_t first = 0; first < counted; first += together) {
+    const int64_t count = std::min(together, documents - first);
+    const int64_t begin = borders[static_cast<size_t>(first)];
+    blocks.push_back({.begin = begin,
+                      .end = begin + length,
+                      .last_key = length,
+                      .query_document = begin,
+                      .num_kv_heads = k.size(1),
+                      .heads_per_kv = q.size(1) / k.size(1),
+                      .documents = count,
+                      .query_borders = context.cu_seqlens.slice(0, first, first + count + 1),
+                      .key_borders = keys.slice(0, first, first + count + 1)});
+  }
+  return blocks;
+}
+
 }  // namespace
 
 std::vector<ScoreBlock> score_blocks(const at::Tensor& q, const at::Tensor& k,
-                                     const AttentionContext& context, int64_t most_rows) {
+                                     const AttentionContext& context) {
   const std::vector<int64_t> queries =
       borders_of(context.cu_seqlens, context.max_seqlen, q.size(0));
   const bool own = !context.kv_cu_seqlens.defined();
@@ -43,7 +89,9 @@ std::vector<ScoreBlock> score_blocks(const at::Tensor& q, const at::Tensor& k,
   // Not where rows do not see all keys, nor documents that happen to be as long as each other: a
   // plan would have to know.
   const bool sees_all = !context.causal && context.sliding_window == 0;
-  const int64_t together = is_even && sees_all ? std::max<int64_t>(1, most_rows / even_rows) : 1;
+  if (const int64_t length = filled_length(context); length > 0 && !(is_even && sees_all))
+    return filled_blocks(q, k, context, length);
+  const int64_t together = is_even && sees_all ? std::max<int64_t>(1, kBlockRows / even_rows) : 1;
   const std::vector<int64_t> keys =
       own ? queries : borders_of(context.kv_cu_seqlens, context.max_kv_seqlen, k.size(0));
   const int64_t window = context.sliding_window;
@@ -55,9 +103,9 @@ std::vector<ScoreBlock> score_blocks(const at::Tensor& q, const at::Tensor& k,
     // Where the token of the first query lies among the keys, and how far rows are from it.
     const int64_t shift = context.causal ? more_keys : 0;
     const int64_t to_key = keys[document] + shift - queries[document];
-    for (int64_t begin = queries[document]; begin < queries[document + 1]; begin += most_rows) {
+    for (int64_t begin = queries[document]; begin < queries[document + 1]; begin += kBlockRows) {
       ScoreBlock b{.begin = begin,
-                   .end = std::min(begin + most_rows, queries[document + 1]),
+                   .end = std::min(begin + kBlockRows, queries[document + 1]),
                    .first_key = keys[document],
                    .last_key = keys[document + 1],
                    .query_document = queries[document],
@@ -107,6 +155,8 @@ kernels::AttentionScores ScoreSweeps::arguments(const at::Tensor& scores, const 
       .heads = b.heads(),
       .rows = b.rows(),
       .keys = b.keys(),
+      .query_borders = read_pointer<int32_t>(b.query_borders),
+      .key_borders = read_pointer<int32_t>(b.key_borders),
       .scale = static_cast<float>(context_.scale),
       .cap = static_cast<float>(context_.score_cap),
       .first_distance = b.first_key - b.key_document - b.shift - (b.begin - b.query_document),
@@ -123,7 +173,7 @@ kernels::AttentionScores ScoreSweeps::arguments(const at::Tensor& scores, const 
                   .num_rows = rows},
       .first_column = b.first_key - b.key_document};
   if (lse.defined()) {
-    args.lse = write_pointer<float>(lse.slice(1, b.begin, b.end));
+    args.lse = write_pointer<float>(lse.slice(1, b.begin));
     args.lse_stride = lse.stride(0);
   }
   return args;

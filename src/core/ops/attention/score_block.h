@@ -14,7 +14,8 @@
 namespace snug::ops {
 
 // Some queries of one document and the keys that they may attend to; or all queries and keys of
-// several documents that lie one after another and have as many of both.
+// several documents that lie one after another, each with as many of both, or short ones, whose
+// ends are filled up.
 struct ScoreBlock {
   int64_t begin = 0, end = 0;           // rows of the queries, of the first document
   int64_t first_key = 0, last_key = 0;  // rows of the keys
@@ -24,15 +25,17 @@ struct ScoreBlock {
   int64_t num_kv_heads = 0;             // Hkv
   int64_t heads_per_kv = 0;             // G
   int64_t documents = 1;
+  // (documents + 1) int32 each, among all rows and keys; undefined: each document has all.
+  at::Tensor query_borders, key_borders;
   int64_t rows() const { return end - begin; }
   int64_t keys() const { return last_key - first_key; }
   int64_t heads() const { return num_kv_heads * heads_per_kv; }
 };
 
-// The blocks of all documents, of at most `most_rows` rows each. On meta only for the longest
+// The blocks of all documents, of at most 256 rows. On meta only for the longest
 // document, which needs the most memory; where work is counted for all, as long as each other.
 std::vector<ScoreBlock> score_blocks(const at::Tensor& q, const at::Tensor& k,
-                                     const AttentionContext& context, int64_t most_rows);
+                                     const AttentionContext& context);
 
 // The bucket of each distance from -max_distance to max_distance, of keys after their query: (2 *
 // max_distance + 1) int32. Computed on the host, before training, since the device's logarithm

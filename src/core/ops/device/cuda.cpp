@@ -77,6 +77,10 @@ void sum_of_rows(const kernels::SumOfRows& args) {
   if (!noted(args)) device::sum_of_rows(args, stream(__func__));
 }
 
+void move_head_rows(const kernels::HeadRows& args) {
+  if (!noted(args)) device::move_head_rows(args, stream(__func__));
+}
+
 void change_head_widths(const kernels::HeadWidths& args) {
   if (!noted(args)) device::change_head_widths(args, stream(__func__));
 }

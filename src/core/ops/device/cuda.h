@@ -13,7 +13,7 @@
 #include "core/kernels/cross_entropy.h"
 #include "core/kernels/dropout.h"
 #include "core/kernels/embedding.h"
-#include "core/kernels/head_widths.h"
+#include "core/kernels/heads.h"
 #include "core/kernels/layer_norm.h"
 #include "core/kernels/optimizers.h"
 #include "core/kernels/pictures.h"
@@ -36,6 +36,7 @@ void rope_apply(const kernels::RopeApply& args);
 
 void sum_of_rows(const kernels::SumOfRows& args);
 
+void move_head_rows(const kernels::HeadRows& args);
 void change_head_widths(const kernels::HeadWidths& args);
 
 void activation_forward(const kernels::ActivationForward& args);

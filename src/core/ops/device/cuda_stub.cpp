@@ -33,6 +33,7 @@ void layer_norm_backward(const kernels::LayerNormBackward& args, void* /*workspa
 }
 void rope_apply(const kernels::RopeApply& args) { absent(args); }
 void sum_of_rows(const kernels::SumOfRows& args) { absent(args); }
+void move_head_rows(const kernels::HeadRows& args) { absent(args); }
 void change_head_widths(const kernels::HeadWidths& args) { absent(args); }
 void activation_forward(const kernels::ActivationForward& args) { absent(args); }
 void activation_backward(const kernels::ActivationBackward& args) { absent(args); }

@@ -164,6 +164,21 @@ Work kernel_work(const kernels::SumOfRows& a) {
           .bytes_written = total};
 }
 
+Work kernel_work(const kernels::HeadRows& a) {
+  Work work{.name = "move_head_rows", .launches = 0};
+  for (const kernels::HeadRows::Array& array : a.arrays) {
+    if (array.rows == 0) break;
+    const int64_t elements = a.documents * array.heads * array.rows * a.dim;
+    const double tokens = bytes_of(a.type, elements);
+    const bool reads = a.way == kernels::HeadRows::Way::Read;
+    const bool adds = a.way == kernels::HeadRows::Way::Add;
+    if (elements > 0) work.launches = 1;
+    work.bytes_read += reads ? tokens : floats(elements) + (adds ? tokens : 0);
+    work.bytes_written += reads ? floats(elements) : tokens;
+  }
+  return work;
+}
+
 Work kernel_work(const kernels::HeadWidths& a) {
   Work work{.name = "change_head_widths", .launches = 0};
   for (const kernels::HeadWidths::Copy& copy : a.copies) {

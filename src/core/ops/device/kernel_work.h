@@ -9,7 +9,7 @@
 #include "core/kernels/cross_entropy.h"
 #include "core/kernels/dropout.h"
 #include "core/kernels/embedding.h"
-#include "core/kernels/head_widths.h"
+#include "core/kernels/heads.h"
 #include "core/kernels/layer_norm.h"
 #include "core/kernels/optimizers.h"
 #include "core/kernels/pictures.h"
@@ -27,6 +27,7 @@ Work kernel_work(const kernels::LayerNormForward& a);
 Work kernel_work(const kernels::LayerNormBackward& a);
 Work kernel_work(const kernels::RopeApply& a);
 Work kernel_work(const kernels::SumOfRows& a);
+Work kernel_work(const kernels::HeadRows& a);
 Work kernel_work(const kernels::HeadWidths& a);
 Work kernel_work(const kernels::ActivationForward& a);
 Work kernel_work(const kernels::ActivationBackward& a);

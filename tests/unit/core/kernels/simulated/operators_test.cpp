@@ -454,14 +454,20 @@ struct ScoresCase {
   bool bias;
   float cap;
   double dropout;
+  std::vector<int32_t> query_borders = {}, key_borders = {};
 };
 
 TEST(SimulatedAttentionScores, AreTheCpus) {
   const int64_t heads = 3, buckets = 8, most = 6;
   const ScoresCase cases[] = {
-      {1, 1, 1, 0, true, 0, false, 0, 0},       {1, 5, 37, -32, true, 0, true, 0, 0.3},
-      {3, 4, 129, -60, false, 0, true, 0, 0.2}, {1, 7, 300, -200, true, 33, false, 1.5F, 0},
-      {2, 6, 6, 0, false, 3, false, 0, 0.5},    {0, 4, 4, 0, true, 0, false, 0, 0}};
+      {1, 1, 1, 0, true, 0, false, 0, 0},
+      {1, 5, 37, -32, true, 0, true, 0, 0.3},
+      {3, 4, 129, -60, false, 0, true, 0, 0.2},
+      {1, 7, 300, -200, true, 33, false, 1.5F, 0},
+      {2, 6, 6, 0, false, 3, false, 0, 0.5},
+      {0, 4, 4, 0, true, 0, false, 0, 0},
+      {3, 8, 16, 0, false, 0, true, 0, 0.3, {5, 6, 14, 14}, {0, 16, 17, 20}},
+      {2, 8, 8, 0, true, 0, false, 1.5F, 0, {2, 5, 13}, {2, 5, 13}}};
   for (const ScoresCase& c : cases) {
     const int64_t rows = c.documents * heads * c.rows, count = rows * c.keys;
     const int64_t lse_stride = c.documents * c.rows + 3;
@@ -490,8 +496,14 @@ TEST(SimulatedAttentionScores, AreTheCpus) {
                                      .first_row = 11,
                                      .num_rows = 900},
                          .first_column = 4};
+    DeviceVector<int32_t> dev_queries(c.query_borders), dev_keys(c.key_borders);
     const auto with = [&](Array& scores, Array& lse, const Array& biases, const int32_t* of) {
       AttentionScores own = args;
+      const bool on_device = of != bucket_of.data();
+      if (!c.query_borders.empty()) {
+        own.query_borders = on_device ? dev_queries.data() : c.query_borders.data();
+        own.key_borders = on_device ? dev_keys.data() : c.key_borders.data();
+      }
       own.scores = static_cast<float*>(scores.data());
       own.lse = static_cast<float*>(lse.data());
       own.bias = c.bias ? static_cast<const float*>(biases.data()) : nullptr;
@@ -600,6 +612,53 @@ TEST(SimulatedHeadWidths, AreCopiesWithZerosOrWithoutEnds) {
       });
     }
   cuda::change_head_widths({.from_dim = 4, .to_dim = 8}, kStream);
+}
+
+// There, back and added; documents of one length and of others, an empty one among them.
+TEST(SimulatedHeadRows, AreTheCpus) {
+  using Way = HeadRows::Way;
+  const int64_t documents = 3, dim = 5, tokens = 12;
+  const std::vector<int32_t> borders{2, 2, 5, 9};
+  const std::vector<int64_t> heads{4, 2};
+  for (const Scalar type : kAllTypes)
+    for (const Way way : {Way::Read, Way::Write, Way::Add})
+      for (const bool uneven : {false, true}) {
+        over_seeds([&] {
+          DeviceVector<int32_t> dev_borders(borders);
+          HeadRows args{.way = way, .type = type, .documents = documents, .dim = dim};
+          HeadRows on_device = args;
+          std::deque<Array> own;
+          std::deque<DeviceArray> there;
+          for (size_t i = 0; i < heads.size(); ++i) {
+            const int64_t stride = heads[i] * dim + 3;
+            const Array in_tokens = random_array(type, tokens * stride, 1);
+            const Array in_block = random_array(Scalar::F32, documents * heads[i] * 4 * dim, 2);
+            const bool reads = way == Way::Read;
+            own.push_back(reads ? in_tokens : in_block);
+            own.push_back(reads ? in_block : in_tokens);
+            there.emplace_back(own[2 * i]);
+            there.emplace_back(own[2 * i + 1]);
+            args.arrays[i] = {.from = own[2 * i].data(),
+                              .to = own[2 * i + 1].data(),
+                              .stride = stride,
+                              .heads = heads[i],
+                              .rows = 4,
+                              .borders = uneven ? borders.data() : nullptr};
+            on_device.arrays[i] = args.arrays[i];
+            on_device.arrays[i].from = there[2 * i].data();
+            on_device.arrays[i].to = there[2 * i + 1].data();
+            if (uneven) on_device.arrays[i].borders = dev_borders.data();
+          }
+          cpu::move_head_rows(args);
+          cuda::move_head_rows(on_device, kStream);
+          for (size_t i = 0; i < own.size(); ++i) {
+            EXPECT_TRUE(there[i].guards_intact());
+            for (int64_t at = 0; at < own[i].size(); ++at)
+              ASSERT_EQ(there[i][at], own[i][at]) << "array " << i << ", element " << at;
+          }
+        });
+      }
+  cuda::move_head_rows({.dim = 4}, kStream);
 }
 
 }  // namespace
