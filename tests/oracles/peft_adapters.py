@@ -51,6 +51,9 @@ CASES = {
     "tied-dora": ("tied", dict(r=2, lora_alpha=4, use_dora=True, target_modules=["q_proj", "lm_head"])),
     # peft trains a copy of the embedding; the head keeps the base's.
     "tied-table": ("tied", dict(r=4, lora_alpha=8, target_modules=["k_proj"], modules_to_save=["embed_tokens"])),
+    # Square, and turned in GPT-2's files.
+    "conv1d-saved": ("gpt2", dict(r=3, lora_alpha=8, lora_dropout=0.0, fan_in_fan_out=True, target_modules=["c_fc"],
+                                  modules_to_save=["attn.c_proj"])),
     # Two wrappers around the same experts, which are in one tensor.
     "stacked-experts": ("gpt-oss", dict(r=3, lora_alpha=8, lora_dropout=0.0, target_modules=["q_proj", "o_proj"],
                                         target_parameters=["mlp.experts.down_proj", "mlp.experts.gate_up_proj"])),
@@ -90,7 +93,7 @@ def make_base(name, options, folder):
 
 def make_case(name, base, options, folder):
     torch.manual_seed(len(name))
-    where = folder.parent / "parity" / base if base == "gpt-oss" else folder / base
+    where = folder.parent / "parity" / base if base in ("gpt-oss", "gpt2") else folder / base
     plain = AutoModelForCausalLM.from_pretrained(where, attn_implementation="eager")
     before = {key: value.clone() for key, value in plain.state_dict().items()}
     model = get_peft_model(plain, LoraConfig(**dict(task_type="CAUSAL_LM", lora_dropout=0.1) | options))

@@ -45,6 +45,7 @@ std::string without_dash(const testing::TestParamInfo<const char*>& info) {
 
 fs::path base_of(const std::string& name) {
   if (name.starts_with("stacked")) return tests::source_dir() / "tests/data/parity/gpt-oss";
+  if (name.starts_with("conv1d")) return tests::source_dir() / "tests/data/parity/gpt2";
   return kAdapters / (name.starts_with("tied") ? "tied" : "base");
 }
 
@@ -136,7 +137,9 @@ TEST_P(PeftMerge, AddsToWeightsThatWereQuantized) {
         linear->weight().quantization = nn::Quantization{.format = format, .source = at::kBFloat16};
     const auto read = engine::merged_reader(merged_->base, merged_->adapter, at::kFloat);
     for (const nn::Linear* linear : engine::linears_of(*plain.base.model)) {
-      if (linear->role() == nn::Role::Head) continue;
+      if (linear->role() == nn::Role::Head ||
+          plain.adapter.base_weights.contains(linear->weight().name))
+        continue;
       const at::Tensor before = models::read_parameter(plain.base, linear->weight(), at::kBFloat16);
       at::Tensor wanted =
           ops::dequantize(ops::quantize(before, format), at::kBFloat16).to(at::kFloat);
@@ -151,13 +154,16 @@ TEST_P(PeftMerge, AddsToWeightsThatWereQuantized) {
 INSTANTIATE_TEST_SUITE_P(Cases, PeftMerge,
                          testing::Values("query-value", "all", "rslora", "dora", "patterns",
                                          "tied-head", "tied-dora", "tied-table", "pickled",
-                                         "stacked-experts", "stacked-outputs"),
+                                         "stacked-experts", "stacked-outputs", "conv1d-saved"),
                          without_dash);
 
 // What peft wrote, read and written again: the names it nests, and the order of the experts.
 TEST_P(PeftMerge, IsWrittenAsPeftWroteIt) {
   const fs::path file = folder_ / "adapter_model.safetensors";
   if (!fs::exists(file)) GTEST_SKIP() << "peft wrote a pickle";
+  if (GetParam() == std::string("conv1d-saved"))
+    GTEST_SKIP()
+        << "GPT-2's matrices, turned in its files, are trained beside adapters by others alone";
   const test::TempFolder again;
   checkpoint::write_peft_files(again.path(), merged_->adapter);
   const auto theirs = files::open_safetensors(file);

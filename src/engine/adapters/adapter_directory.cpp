@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <map>
 #include <string>
@@ -131,15 +132,16 @@ void fit_base_weights(checkpoint::Adapter& adapter, models::Model& base,
           "with peft (merge_and_unload) and use the merged model",
           directory.string(), name, show_shape(value.sizes()));
     const std::vector<int64_t>& shape = found->second->shape;
-    std::vector<int64_t> wanted = base.placement(models::Layout::HuggingFace, *found->second).shape;
-    if (wanted.empty()) wanted = shape;
+    const models::Placement place = base.placement(models::Layout::HuggingFace, *found->second);
+    std::vector<int64_t> wanted = place.shape.empty() ? shape : place.shape;
+    if (place.transposed) std::ranges::reverse(wanted);
     if (value.sizes() != at::IntArrayRef(wanted))
       throw UserError(
           "{}: it contains its own {} of shape {}, and the base's has {}; the vocabulary was "
           "changed before training. Merge the adapter with peft (merge_and_unload) and use the "
           "merged model",
           directory.string(), name, show_shape(value.sizes()), show_shape(wanted));
-    value = value.view(shape);
+    value = place.transposed ? value.t().contiguous() : value.view(shape);
   }
 }
 
