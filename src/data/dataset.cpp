@@ -150,13 +150,16 @@ void report(const SampleStore& store, const char* part, const std::string& style
                            "--data.prompt_style chat trains on all of them, "
                            "--data.include_multiturn_conversations true makes each a sample",
                            style));
-  if (store.num_without_loss() > 0)
-    warn(
-        "{} data: {} of {} samples have no token to learn from: their prompts fill "
-        "train.max_seq_length = {} (raise it, or shorten the prompts), or prompt and answer are "
-        "empty",
-        part, with_commas(store.num_without_loss()), with_commas(store.count()),
-        options.max_seq_length);
+  if (store.num_without_loss() == 0) return;
+  const std::string without = fmt::format(
+      "{} data: {} of {} samples have no token to learn from: their prompts fill "
+      "train.max_seq_length = {} (raise it, or shorten the prompts), or prompt and answer are "
+      "empty",
+      part, with_commas(store.num_without_loss()), with_commas(store.count()),
+      options.max_seq_length);
+  const bool none_is_left = store.num_without_loss() == store.count();
+  if (none_is_left && std::string_view(part) != "validation") throw UserError("{}", without);
+  warn("{}", without);
 }
 
 Split read_hugging_face_data(const DatasetOptions& options) {
@@ -279,7 +282,7 @@ Dataset load_picture_dataset(std::shared_ptr<const PictureRows> pictures,
   dataset.prompt_style_reason = !options.prompt_style.empty() ? "given"
                                 : own.prompt_style == "chat"  ? "the model has a chat template"
                                                               : "captions have no questions";
-  report(dataset.train, "training", dataset.prompt_style, options);
+  report(dataset.train, options.part, dataset.prompt_style, options);
   report(dataset.validation, "validation", dataset.prompt_style, options);
   return dataset;
 }
@@ -337,7 +340,7 @@ Dataset load_dataset(const DatasetOptions& options, const TextEncoder& encoder,
   dataset.validation = tokenize(split.validation, dataset.validation_pictures);
   dataset.processor = options.processor;
   dataset.num_workers = options.num_workers;
-  report(dataset.train, "training", dataset.prompt_style, options);
+  report(dataset.train, options.part, dataset.prompt_style, options);
   report(dataset.validation, "validation", dataset.prompt_style, options);
   split.validation.resize(std::min(kShownRows, split.validation.size()));
   dataset.validation_rows = std::move(split.validation);

@@ -49,8 +49,9 @@ struct DatasetOptions {
 
   Reading reading = {};  // what the model reads
   PictureProcessor processor = {};
-  int64_t vocabulary = 0;  // rows of its embedding, for Synthetic
-  bool warns = true;       // warn of truncated samples and omitted answers
+  int64_t vocabulary = 0;         // rows of its embedding, for Synthetic
+  bool warns = true;              // warn of truncated samples and omitted answers
+  const char* part = "training";  // as these rows are called there, but for those held out
 };
 
 // Files of a hub data set to download to `folder`. Patterns are shell globs on paths in the

@@ -119,7 +119,7 @@ DataSurvey survey(const Dataset& dataset) {
   std::ranges::sort(lengths);
   if (!lengths.empty()) {
     result.shortest = lengths.front();
-    result.median = lengths[lengths.size() / 2];
+    result.median = (lengths[(lengths.size() - 1) / 2] + lengths[lengths.size() / 2]) / 2;
     result.longest = lengths.back();
   }
   result.lengths = bins_of(lengths);

@@ -300,6 +300,13 @@ Checkpoint open_checkpoint(const fs::path& path, Part part) {
         "{}: a configuration file has no weights; give a model's folder or a .gguf file. To plan "
         "from this file: snug plan --model.config {}",
         path.string(), path.string());
+  for (const char* ending : {".yaml", ".yml", ".jsonl", ".csv", ".tsv", ".parquet", ".txt"})
+    if (path.extension() == ending && !fs::is_directory(path))
+      throw UserError(
+          "{}: this file is no model; give a model's folder or a .gguf file. Recipes are given "
+          "with "
+          "--config, rows with --data.json_path",
+          path.string());
   if (part == Part::Language) return open_language_part(path);
   if (!fs::is_directory(path)) return open_gguf(with_pictures(path));
   const bool has_litgpt = fs::exists(path / "lit_model.pth");

@@ -323,6 +323,22 @@ void warn_about_adapters_of_none(Recipe r) {
         fmt::join(idle, ", "), idle.size() == 1 ? "is" : "are");
 }
 
+// LitGPT's recipes write all of them.
+void warn_about_idle_switches(const Recipe& r) {
+  if (r.lora.target_modules.empty()) return;
+  std::vector<std::string> idle;
+  for (const auto& [key, is_on] : {std::pair{"lora_query", r.lora.query},
+                                   {"lora_key", r.lora.key},
+                                   {"lora_value", r.lora.value},
+                                   {"lora_projection", r.lora.projection},
+                                   {"lora_mlp", r.lora.mlp},
+                                   {"lora_head", r.lora.head}})
+    if (is_on && r.given(key)) idle.emplace_back(key);
+  if (!idle.empty())
+    warn("lora_target_modules = {} chooses the layers; {} {} ignored", r.lora.target_modules,
+         fmt::join(idle, ", "), idle.size() == 1 ? "is" : "are");
+}
+
 void check_lora(const Recipe& r, Faults& faults) {
   if (!r.lora.enabled && !r.quantize.empty())
     faults.push_back(fmt::format(
@@ -334,6 +350,7 @@ void check_lora(const Recipe& r, Faults& faults) {
     warn_about_adapters_of_none(r);
     return;
   }
+  warn_about_idle_switches(r);
   if (r.lora.init_weights == AdapterInit::Pissa && r.lora.use_dora)
     faults.push_back(
         "lora_init_weights = pissa with lora_use_dora: DoRA rescales the weight rows, so the part "

@@ -37,6 +37,9 @@ std::string rate_text(double tokens_per_second) {
 
 std::string memory_text(const StepStatus& status) {
   if (status.budget_bytes <= 0) return format_bytes(status.memory_bytes);
+  // Of a small model the numbers would be zeros.
+  if (10 * status.memory_bytes < kGiB)
+    return format_bytes(status.memory_bytes) + "/" + format_bytes(status.budget_bytes);
   return fmt::format("{:.2f}/{:.2f} GiB", static_cast<double>(status.memory_bytes) / kGiB,
                      static_cast<double>(status.budget_bytes) / kGiB);
 }

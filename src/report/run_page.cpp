@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 
 #include "base/bytes.h"
 #include "base/files.h"
@@ -33,28 +34,32 @@ constexpr Category kCategories[] = {{"parameters", &PhaseRecord::parameters},
                                     {"communication", &PhaseRecord::communication},
                                     {"data", &PhaseRecord::data}};
 
-// Running mean whose memory grows to a twentieth of the run.
+// Mean of the values around each one, up to a twentieth of the run.
 std::vector<std::pair<double, double>> smoothed(
     const std::vector<std::pair<double, double>>& points) {
-  std::vector<std::pair<double, double>> out;
-  const double keep = 1 - 1 / std::max(5.0, static_cast<double>(points.size()) / 20);
-  double mean = 0, weight = 0;
-  for (const auto& [step, value] : points) {
-    if (!std::isfinite(value)) continue;
-    mean = keep * mean + (1 - keep) * value;
-    weight = keep * weight + (1 - keep);
-    out.emplace_back(step, mean / weight);
+  std::vector<std::pair<double, double>> finite, out;
+  std::ranges::copy_if(points, std::back_inserter(finite),
+                       [](const auto& point) { return std::isfinite(point.second); });
+  const auto count = std::ssize(finite);
+  const int64_t most = std::max<int64_t>(2, std::ssize(points) / 40);
+  for (int64_t i = 0; i < count; ++i) {
+    // As many on both sides: else it would lag behind where the ends are.
+    const int64_t side = std::min({most, i, count - 1 - i});
+    double sum = 0;
+    for (int64_t k = i - side; k <= i + side; ++k) sum += finite[static_cast<size_t>(k)].second;
+    out.emplace_back(finite[static_cast<size_t>(i)].first, sum / static_cast<double>(2 * side + 1));
   }
   return out;
 }
 
-// One line, or for a longer run the raw values faintly behind their running mean.
+// One line, or for a longer run the raw values faintly behind their mean.
 std::vector<Series> with_mean(const std::string& name, const std::string& colour_class,
                               std::vector<std::pair<double, double>> points) {
   if (points.size() < kSmoothFrom) return {{name, colour_class, Series::Look::Line, points}};
   std::vector<Series> out;
-  out.push_back({"", colour_class, Series::Look::Faint, points});
-  out.push_back({name, colour_class, Series::Look::Line, smoothed(points)});
+  out.push_back({"each step", colour_class, Series::Look::Faint, points});
+  out.push_back({name.empty() ? "mean" : name + ", mean", colour_class, Series::Look::Line,
+                 smoothed(points)});
   return out;
 }
 
@@ -83,10 +88,11 @@ std::string cards(const RunRecord& record) {
                       fmt::format("validation loss, steps {} and {}", first.step, last.step));
   }
   const SpeedRecord& speed = record.speed;
-  out += card(with_commas(std::llround(std::min(speed.tokens_per_second, 1e15))),
-              speed.share_of_peak > 0
-                  ? fmt::format("tokens/s, {:.0f} % of peak", 100 * speed.share_of_peak)
-                  : "tokens/s");
+  if (speed.tokens_per_second > 0)
+    out += card(with_commas(std::llround(std::min(speed.tokens_per_second, 1e15))),
+                speed.share_of_peak > 0
+                    ? fmt::format("tokens/s, {:.0f} % of peak", 100 * speed.share_of_peak)
+                    : "tokens/s");
   const RunSummary summary = summary_of(record);
   std::string peak_label = "peak memory";
   if (summary.rank) peak_label += fmt::format(" of rank {}", *summary.rank);
@@ -111,7 +117,7 @@ std::string heading(const RunRecord& record) {
       element("p class=\"mu\"",
               fmt::format("{} parameters, {} trained · {}", with_commas(model.parameters),
                           with_commas(model.trainable), devices));
-  if (!record.reason.empty()) out += element("pre class=\"bad\"", record.reason);
+  if (!record.reason.empty()) out += element("pre class=\"bad text\"", record.reason);
   for (const std::string& note : record.notes) out += element("p", note);
   return out;
 }
@@ -139,7 +145,16 @@ std::string loss_svg(const RunRecord& record) {
   std::vector<std::pair<double, double>> train, val;
   for (const StepRecord& s : record.steps) train.emplace_back(s.step, s.loss);
   for (const ValidationRecord& v : record.validation) val.emplace_back(v.step, v.loss);
-  LineChart chart{"Loss", "per loss token", with_mean("training", "c0", std::move(train)), false};
+  // They stand for as many steps as an entry does.
+  int64_t skipped = 0;
+  for (const StepRecord& s : record.steps)
+    if (!std::isfinite(s.loss)) skipped += s.count;
+  const std::string left_out = skipped == 0
+                                   ? ""
+                                   : fmt::format(", without {} step{} whose loss is no number",
+                                                 with_commas(skipped), skipped == 1 ? "" : "s");
+  LineChart chart{"Loss", "per loss token" + left_out,
+                  with_mean("training", "c0", std::move(train)), false};
   if (!val.empty())
     chart.series.push_back({"validation", "c1", Series::Look::Dots, std::move(val)});
   return line_chart(chart);
@@ -155,7 +170,7 @@ std::string throughput_svg(const RunRecord& record) {
 std::string memory_svg(const RunRecord& record) {
   StackedChart chart{"Memory by phase", {}, {}, record.device.budget_bytes};
   for (const Category& category : kCategories) chart.categories.emplace_back(category.name);
-  for (const PhaseRecord& phase : shown_phases(record.memory.phases)) {
+  for (const PhaseRecord& phase : shown_phases(record)) {
     if (phase.micro_batch > 1) continue;  // those are in the table
     StackedBar bar{fmt::format("step {}", phase.step), phase.phase, {}, phase.peak};
     for (const Category& category : kCategories) bar.segments.push_back(phase.*category.bytes);
@@ -167,8 +182,10 @@ std::string memory_svg(const RunRecord& record) {
 std::string report_html(const RunRecord& record) {
   HtmlPage html("snug: " + record.model.id, {assets::run_css});
   html.add(heading(record)).add(cards(record));
-  html.add(loss_svg(record)).add(throughput_svg(record)).add(memory_svg(record));
-  const std::vector<PhaseRecord> phases = shown_phases(record.memory.phases);
+  // On a small screen they scroll: shrunk they could not be read.
+  html.add("<div class=\"charts\">" + loss_svg(record) + throughput_svg(record) +
+           memory_svg(record) + "</div>");
+  const std::vector<PhaseRecord> phases = shown_phases(record);
   if (!phases.empty())
     html.add(element("p class=\"mu\"",
                      "Bars: allocated at the end of the phase; tick: peak so far; dashed line: "

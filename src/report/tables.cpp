@@ -201,17 +201,6 @@ std::string memory_table(std::span<const PhaseRecord> phases) {
   return table.render();
 }
 
-std::vector<PhaseRecord> shown_phases(const std::vector<PhaseRecord>& phases) {
-  constexpr size_t kSteps = 4, kRecords = 100;
-  std::set<int64_t> steps;
-  for (const PhaseRecord& phase : phases) steps.insert(phase.step);
-  while (steps.size() > kSteps) steps.erase(std::prev(steps.end(), 2));
-  std::vector<PhaseRecord> out;
-  for (const PhaseRecord& phase : phases)
-    if (steps.contains(phase.step) && out.size() < kRecords) out.push_back(phase);
-  return out;
-}
-
 PhaseRecord refusal_row(const RunRecord& record) {
   if (!record.out_of_memory) return {};
   const OutOfMemoryRecord& refused = *record.out_of_memory;
@@ -233,6 +222,20 @@ PhaseRecord refusal_row(const RunRecord& record) {
           .allocated = refused.allocated,
           .peak = record.memory.measured.peak_allocated,
           .reserved = record.memory.measured.peak_reserved};
+}
+
+std::vector<PhaseRecord> shown_phases(const RunRecord& record) {
+  constexpr size_t kSteps = 4, kRecords = 100;
+  const std::vector<PhaseRecord>& phases = record.memory.phases;
+  std::set<int64_t> steps;
+  for (const PhaseRecord& phase : phases) steps.insert(phase.step);
+  while (steps.size() > kSteps) steps.erase(std::prev(steps.end(), 2));
+  std::vector<PhaseRecord> out;
+  for (const PhaseRecord& phase : phases)
+    if (steps.contains(phase.step) && out.size() < kRecords) out.push_back(phase);
+  if (record.out_of_memory && record.out_of_memory->requested > 0)
+    out.push_back(refusal_row(record));
+  return out;
 }
 
 std::string memory_bars(const std::map<std::string, int64_t>& by_category,
@@ -268,7 +271,8 @@ std::string memory_bars(const std::map<std::string, int64_t>& by_category,
 double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
-  return *middle;
+  return values.size() % 2 == 1 ? *middle
+                                : (*middle + *std::max_element(values.begin(), middle)) / 2;
 }
 
 int64_t num_steps(std::span<const StepRecord> steps) {
@@ -309,6 +313,9 @@ StepStatistics statistics_of(std::span<const StepRecord> steps) {
 }
 
 std::string epoch_text(const EpochRecord& epoch) {
+  if (epoch.skipped == epoch.steps)
+    return fmt::format("Epoch {}: no step of {} had a loss that is a number", epoch.epoch,
+                       epoch.steps);
   return fmt::format("Epoch {}: mean training loss {:.4f} over {} step{}", epoch.epoch, epoch.loss,
                      epoch.steps, epoch.steps == 1 ? "" : "s");
 }
@@ -319,7 +326,8 @@ std::string epoch_table(std::span<const EpochRecord> epochs) {
     table.add_row({epoch.count == 1
                        ? std::to_string(epoch.epoch)
                        : fmt::format("{}–{}", epoch.epoch - epoch.count + 1, epoch.epoch),
-                   with_commas(epoch.steps), fmt::format("{:.4f}", epoch.loss),
+                   with_commas(epoch.steps),
+                   epoch.skipped == epoch.steps ? "–" : fmt::format("{:.4f}", epoch.loss),
                    with_commas(epoch.tokens), fmt::format("{:.2f}", epoch.seconds)});
   return table.render();
 }

@@ -43,11 +43,12 @@ std::string memory_line(const PhaseRecord& phase);
 // were told apart.
 std::string memory_table(std::span<const PhaseRecord> phases);
 
-// Those of the first steps and the last, since a long run has too many to read.
-std::vector<PhaseRecord> shown_phases(const std::vector<PhaseRecord>& phases);
-
 // What was live when an allocation was refused, as a row for the table of phases, behind them.
 PhaseRecord refusal_row(const RunRecord& record);
+
+// The phases of the first steps and the last, since a long run has too many to read, and the row of
+// a refusal by the device or the budget.
+std::vector<PhaseRecord> shown_phases(const RunRecord& record);
 
 struct BarOptions {
   int64_t budget_bytes = 0;  // drawn as the full width when set

@@ -143,11 +143,11 @@ namespace {
 // Options that change what adapters mean, or whose optimizer states a checkpoint has, which another
 // optimizer would drop or misread.
 constexpr const char* kMeaningOfTraining[] = {
-    "/lora_alpha",          "/lora_use_rslora", "/lora_init_weights",
-    "/lora_target_modules", "/lora_query",      "/lora_key",
-    "/lora_value",          "/lora_projection", "/lora_mlp",
-    "/lora_head",           "/quantize",        "/model/train_parts",
-    "/optimizer/class_path"};
+    "/lora_alpha",        "/lora_use_rslora",     "/lora_use_dora",
+    "/lora_init_weights", "/lora_target_modules", "/lora_query",
+    "/lora_key",          "/lora_value",          "/lora_projection",
+    "/lora_mlp",          "/lora_head",           "/quantize",
+    "/model/train_parts", "/optimizer/class_path"};
 
 // As options have it: model.train_parts.
 std::string option_name(const nlohmann::json::json_pointer& key) {

@@ -56,6 +56,7 @@ class Finetune {
 
  private:
   void begin();
+  void end_stage(const char* name);
   void make_mesh();
   void open_model();
   void open_data();
@@ -74,7 +75,6 @@ class Finetune {
   std::string without_record(const std::string& fault) const;
   void show_samples();
   SampleAnswerOptions sample_options() const;
-  bool was_refused() const;
   std::string of_this_rank() const;
   void tell_the_phases() const;
   void tell_the_end() const;
@@ -108,22 +108,24 @@ class Finetune {
 void Finetune::run() {
   std::signal(SIGPIPE, SIG_IGN);
   begin();
+  std::optional<InterruptGuard> interrupt(std::in_place);
   try {
     open_model();
-    startup_.end_stage("model");
+    end_stage("model");
     open_data();
-    startup_.end_stage("data");
+    end_stage("data");
     live_->state("planning");
     choose_techniques();
     measure_length();
     check_plan(planned(), *log_);
     live_->set_predicted_peak(log_->record().memory.predicted->peak_allocated);
-    startup_.end_stage("plan");
+    end_stage("plan");
     live_->state("loading");
     load_weights();
-    startup_.end_stage("weights");
+    end_stage("weights");
     live_->state("training");
     train();
+    interrupt.reset();
     finish();
   } catch (const OutOfMemory& error) {
     log_->end_line();
@@ -160,6 +162,13 @@ void Finetune::begin() {
   const bool goes_on = resume_ && is_of_run_in(recipe_.out_dir, resume_->folder);
   is_in_others_folder_ = !goes_on && holds_earlier_run(recipe_.out_dir);
   if (!is_in_others_folder_) open_log();
+}
+
+// Before training each stage ends by asking whether somebody wants to stop, of any rank.
+void Finetune::end_stage(const char* name) {
+  startup_.end_stage(name);
+  if (mesh_->world().sum({InterruptGuard::requested() ? 1.0 : 0.0}).front() > 0)
+    throw Interrupted("stopped on request before the first step");
 }
 
 // From here on the files in out_dir are this run's.
@@ -449,20 +458,14 @@ SampleAnswerOptions Finetune::sample_options() const {
           .seed = recipe_.seed};
 }
 
-// By the device or the budget, not by the plan alone.
-bool Finetune::was_refused() const {
-  const auto& refused = log_->record().out_of_memory;
-  return refused && refused->requested > 0;
-}
-
 std::string Finetune::of_this_rank() const {
   return world_->size() > 1 ? fmt::format(", rank {}", world_->rank()) : "";
 }
 
 void Finetune::tell_the_phases() const {
   const report::RunRecord& record = log_->record();
-  std::vector<report::PhaseRecord> phases = report::shown_phases(record.memory.phases);
-  if (was_refused()) phases.push_back(report::refusal_row(record));
+  const std::vector<report::PhaseRecord> phases = report::shown_phases(record);
+  if (phases.empty()) return;
   log_->print(fmt::format("Memory by phase{}\n\n{}", of_this_rank(), report::memory_table(phases)));
 }
 
@@ -534,7 +537,7 @@ void Finetune::explain(const OutOfMemory& error) {
   record.reason = error.what() + plan::suggestions_text(found, command_);
   if (const std::string fault = log_->write(); !fault.empty())
     log_warning("the run's record could not be written: " + fault);
-  if (!record.memory.phases.empty() || was_refused()) tell_the_phases();
+  tell_the_phases();
   live_->ended("oom", error.what());
   log_->log_end("oom", record.reason);
   throw OutOfMemory(record.reason);

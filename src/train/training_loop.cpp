@@ -50,14 +50,18 @@ optim::Decay decay_of(const recipe::TrainOptions& train) {
   throw InternalError("a schedule without a decay");
 }
 
-// A warm-up that would be all of a run becomes a tenth of it.
+// A warm-up of as many steps as the run has, or more, becomes a tenth of it. One that is given as a
+// share is that share, and only if it is 1 the whole run.
+int64_t warmup_steps(const recipe::TrainOptions& t, int64_t steps) {
+  if (!t.lr_warmup_fraction) return t.lr_warmup_steps < steps ? t.lr_warmup_steps : steps / 10;
+  const double share = *t.lr_warmup_fraction;
+  const auto whole = static_cast<int64_t>(std::ceil(share * static_cast<double>(steps)));
+  return share < 1 ? std::min(whole, steps - 1) : steps;
+}
+
 optim::Schedule schedule_of(const recipe::Recipe& recipe, int64_t steps) {
   const recipe::TrainOptions& t = recipe.train;
-  const int64_t warmup =
-      t.lr_warmup_fraction
-          ? static_cast<int64_t>(std::ceil(*t.lr_warmup_fraction * static_cast<double>(steps)))
-          : t.lr_warmup_steps;
-  return {recipe.optimizer.lr, t.min_lr, warmup < steps ? warmup : steps / 10, steps, decay_of(t)};
+  return {recipe.optimizer.lr, t.min_lr, warmup_steps(t, steps), steps, decay_of(t)};
 }
 
 // A resumed run reads the samples that are left of those that the run before it began with.
@@ -99,7 +103,6 @@ void TrainingLoop::run() {
   parts_.figures.begin_fit();
   if (state_.step == 0 && recipe_.eval.initial_validation) validate();
   parts_.engine.ledger().reset_peak();
-  const InterruptGuard interrupt;
   parts_.startup.end_stage("before training");
   parts_.startup.begin_first_step();
   while (!is_over()) take_step();
@@ -162,7 +165,9 @@ void TrainingLoop::check_numbers(const engine::StepResult& result) {
   }
   ++skipped_;
   const bool scales = parts_.engine.precision.loss_scaling;
-  const bool ends = result.updated || skipped_ == (scales ? kMostSkippedScaled : kMostSkipped);
+  const bool was_all = !scales && skipped_ == schedule_.total_steps;
+  const bool ends =
+      result.updated || was_all || skipped_ == (scales ? kMostSkippedScaled : kMostSkipped);
   // While the scale of float16 losses falls, gradients overflow that need no explanation.
   // With updates in the backward the weights have those gradients before anyone could look.
   const bool is_too_late = parts_.engine.in_backward != nullptr && !std::isfinite(result.grad_norm);
@@ -283,7 +288,7 @@ void TrainingLoop::log_step(const engine::StepResult& result, double lr, double 
   const int64_t num_experts = parts_.engine.routing.num_experts;
   const double expert_load = report::busiest_over_mean(result.routed, num_experts);
   const report::StepStatus status{
-      .epoch = static_cast<int64_t>(std::ceil(sampler_.epochs_done())),
+      .epoch = epoch_,
       .iter = state_.micro_batches,
       .step = state_.step,
       .total_steps = schedule_.total_steps,

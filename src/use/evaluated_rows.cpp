@@ -15,6 +15,7 @@ data::DatasetOptions evaluated_options(const recipe::EvaluateOptions& options,
                                        const engine::LanguageModel& lm) {
   const recipe::DataOptions& d = options.data;
   data::DatasetOptions result = engine::dataset_options(d, *lm.model, lm.path);
+  result.part = "evaluated";
   const data::Reading& reading = result.reading;
   const bool captions =
       reading.image_size > 0 &&

@@ -204,6 +204,27 @@ TEST(Finetune, WarmUpNeverTakesTheWholeRun) {
       << result.output;
 }
 
+TEST(Finetune, WarmUpAsAShareIsThatShare) {
+  const TempFolder folder;
+  const fs::path rows = write_rows(folder / "rows.jsonl", 8);
+  const auto rates = [&](const char* share, const char* steps) {
+    const Result result = run(finetune_words(
+        rows, folder / "out",
+        {"--train.lr_warmup_steps", "0", "--train.lr_warmup_fraction", share, "--train.max_steps",
+         steps, "--train.epochs", "9", "--data.val_split_fraction", "0"}));
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    const nlohmann::json record = read_run(folder / "out");
+    std::vector<double> found;
+    for (const nlohmann::json& step : record["steps"]) found.push_back(step["lr"]);
+    return found;
+  };
+  const std::vector<double> all = rates("1", "4");
+  ASSERT_EQ(all.size(), 4U);
+  EXPECT_EQ(all[0], 0);
+  EXPECT_DOUBLE_EQ(all[3], 3 * all[1]);
+  EXPECT_GT(rates("0.1", "1").at(0), 0) << "a run of one step learns";
+}
+
 TEST(Finetune, QuantizedWeightsAreNotTrained) {
   const TempFolder folder;
   Words words = finetune_words(write_rows(folder / "rows.jsonl", 8), folder / "out",

@@ -126,6 +126,7 @@ TEST(LoraResume, RefusesAdaptersThatWouldMeanSomethingElse) {
   const Words few{"--train.save_interval", "2", "--train.max_steps", "2"};
   ASSERT_EQ(run(lora_words(rows, folder / "first", few)).exit_code, 0);
   for (const Words& other : {Words{"--lora_alpha", "32"}, Words{"--lora_use_rslora", "true"},
+                             Words{"--lora_use_dora", "true"},
                              Words{"--lora_init_weights", "pissa"}, Words{"--lora_value", "false"},
                              Words{"--quantize", "bnb.nf4"}, Words{"--optimizer", "lion"}}) {
     Words more = other;

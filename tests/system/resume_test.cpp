@@ -338,6 +338,23 @@ TEST(Resume, CtrlCSavesAndCanGoOn) {
   EXPECT_EQ(whole["resumptions"].size(), 1U);
 }
 
+// Nothing can be saved then, but how the run ended is.
+TEST(Resume, CtrlCBeforeTheFirstStepIsRecorded) {
+  const TempFolder folder;
+  const fs::path rows = write_rows(folder / "rows.jsonl", 20000);
+  const pid_t child =
+      start(finetune_words(rows, folder / "out", {"--train.epochs", "200"}), folder / "log");
+  while (!fs::exists(folder / "out/log.txt"))
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  ::kill(child, SIGINT);
+  EXPECT_EQ(finish(child), 130);
+  const std::string said = read_file(folder / "log");
+  EXPECT_NE(said.find("stopped on request before the first step"), said.npos) << said;
+  EXPECT_EQ(read_run(folder / "out")["outcome"], "interrupted");
+  EXPECT_NE(read_file(folder / "out/log.txt").find("ended: interrupted"), said.npos);
+}
+
 // A run that is killed before its end leaves a record that says so.
 TEST(Resume, AKilledRunLeavesARecord) {
   const TempFolder folder;

@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "core/memory/placement.h"
 #include "core/nn/precision.h"
 #include "core/ops/elementwise.h"
@@ -95,8 +96,12 @@ checkpoint::ModuleChoice targets(const std::vector<nn::Linear*>& linears,
   const std::string& text = options.target_modules;
   if (text == "all-linear" || text.find_first_of("()[]*+?\\|^$") != std::string::npos)
     choice.pattern = text;
-  else
-    choice.names = split_list(text);
+  else {
+    std::string list = text;
+    std::ranges::replace(list, ' ', ',');
+    choice.names = split_list(list);
+    std::erase(choice.names, "");
+  }
   if (!text.empty()) return choice;
   std::vector<nn::Linear*> wanted;
   std::copy_if(linears.begin(), linears.end(), std::back_inserter(wanted),
@@ -136,9 +141,14 @@ void check_targets(const std::vector<nn::Linear*>& linears, const checkpoint::Ad
   for (const std::string& name : config.target_modules.names)
     if (!any_adapted(linears, {.target_modules = {.names = {name}}})) unknown.push_back(name);
   if (unknown.empty() && any_adapted(linears, config)) return;
-  throw UserError("lora_target_modules = {}: {} no layer of this model, whose layers are {}", text,
+  std::vector<std::string> names = last_names(linears);
+  const std::string layers = fmt::format("{}", fmt::join(names, ", "));
+  names.emplace_back("all-linear");
+  const std::string near = unknown.empty() ? "" : nearest_name(unknown.front(), names);
+  throw UserError("lora_target_modules = {}: {} no layer of this model, whose layers are {}{}",
+                  text,
                   unknown.empty() ? "matches" : fmt::format("{} names", fmt::join(unknown, ", ")),
-                  fmt::join(last_names(linears), ", "));
+                  layers, near.empty() ? "" : fmt::format("; did you mean {}?", near));
 }
 
 // PiSSA's initial values, rounded to `type`, the adapter's type on the device.

@@ -85,6 +85,24 @@ class Loader {
         refuse(files_.label(Contents::Optimizer), held.stored.name);
     }
   }
+  // Throws UserError if there are states of this rank's parameters that nothing has read.
+  void check_none_is_dropped() const {
+    std::unordered_map<std::string_view, bool> is_float;  // of each parameter
+    for (const optim::NamedTensor& parameter : tensors_.parameters)
+      is_float[parameter.name] = parameter.tensor.scalar_type() == at::kFloat;
+    for (const StoredTensor* stored : files_.beginning_with(Contents::Optimizer, "")) {
+      const std::string_view name = stored->name;
+      const auto owner = is_float.find(name.substr(0, name.rfind('.')));
+      if (owner == is_float.end() || states_.contains(stored->name)) continue;
+      if (name.find(optim::kBlockStateSuffix) != name.npos) continue;       // goes with its codes
+      if (name.ends_with(optim::kMasterSuffix) && owner->second) continue;  // the parameter is it
+      throw UserError(
+          "{}: it has {}, which this recipe would drop; resume with the optimizer's options of the "
+          "first run, or start afresh with --resume false",
+          files_.label(Contents::Optimizer).string(), name);
+    }
+  }
+
   // Whether blocks of 8-bit states were formed anew.
   bool has_formed_blocks() const { return has_formed_blocks_; }
 
@@ -219,6 +237,7 @@ void load_tensors(const fs::path& folder, const TrainingTensors& tensors, dist::
     Loader loader(folder, tensors);
     loader.read_parameters();
     loader.read_states();
+    loader.check_none_is_dropped();
     return loader.has_formed_blocks() ? "yes" : "";
   });
   const bool is_first = ranks == nullptr || ranks->rank() == 0;

@@ -99,10 +99,11 @@ std::string definitions(const LabRun& run, const std::vector<RowView>& views) {
        "live at the moment of the peak. Activations are kept between forward and backward; "
        "workspace is freed at the end of its operation.");
   term(out, "A step",
-       run.mode == Mode::Plan ? "estimated seconds of one optimizer step with all its "
-                                "micro-batches, from the rates of the device profile."
-                              : "median seconds of an optimizer step with all its micro-batches, "
-                                "without the first step, which is a warm-up, if there are others.");
+       run.mode == Mode::Plan
+           ? "estimated seconds of one optimizer step with all its "
+             "micro-batches, from the rates of the device profile."
+           : "median seconds of an optimizer step with all its micro-batches, "
+             "without the first tenth, of ten steps at most, which is a warm-up.");
   term(out, "Tokens/s", "real tokens, without padding, over all devices.");
   term(out, "Work",
        "TFLOP/s that the model needs. Recomputation for activation checkpointing does not count "

@@ -45,7 +45,10 @@ double last_loss(const RunRecord& record) {
   return sum / static_cast<double>(count);
 }
 
-double bytes(int64_t value) { return value > 0 ? static_cast<double>(value) : kNone; }
+// A run that ended early has none of what is never zero.
+double known(double value) { return value > 0 ? value : kNone; }
+
+double bytes(int64_t value) { return known(static_cast<double>(value)); }
 
 double optional(const std::optional<double>& value) { return value.value_or(kNone); }
 
@@ -60,9 +63,9 @@ struct Figure {
 std::vector<Figure> figures_of(const std::vector<NamedRun>& runs) {
   std::vector<Figure> figures = {
       {"parameters", "parameters", Unit::Count,
-       [](const RunRecord& r) { return static_cast<double>(r.model.parameters); }},
+       [](const RunRecord& r) { return known(static_cast<double>(r.model.parameters)); }},
       {"trainable", "trained", Unit::Count,
-       [](const RunRecord& r) { return static_cast<double>(r.model.trainable); }},
+       [](const RunRecord& r) { return known(static_cast<double>(r.model.trainable)); }},
       {"processes", "processes", Unit::Count,
        [](const RunRecord& r) { return static_cast<double>(r.world_size); }},
       {"steps", "steps", Unit::Count,
@@ -86,9 +89,9 @@ std::vector<Figure> figures_of(const std::vector<NamedRun>& runs) {
       {"utilization_deviation", "  plus-minus", Unit::Share,
        [](const RunRecord& r) { return report::statistics_of(r.steps).utilization_deviation; }},
       {"tokens_per_second", "tokens/s", Unit::Rate,
-       [](const RunRecord& r) { return report::summary_of(r).tokens_per_second; }},
+       [](const RunRecord& r) { return known(report::summary_of(r).tokens_per_second); }},
       {"seconds_total", "total seconds", Unit::Seconds,
-       [](const RunRecord& r) { return r.seconds_total; }},
+       [](const RunRecord& r) { return known(r.seconds_total); }},
       {"peak_allocated", "peak", Unit::Bytes,
        [](const RunRecord& r) { return bytes(report::summary_of(r).memory_bytes); }},
       {"peak_planned", "  as planned", Unit::Bytes,
@@ -125,7 +128,7 @@ std::string text_of(double value, Unit unit) {
     case Unit::Loss:
       return fmt::format("{:.4f}", value);
     case Unit::Seconds:
-      return seconds_text(value);
+      return value < 10 ? fmt::format("{:.1f} ms", 1000 * value) : seconds_text(value);
     case Unit::Rate:
       return fmt::format("{:.1f}", value);
     case Unit::Share:

@@ -180,12 +180,15 @@ class Explanation {
   }
 
   std::string time_sentence() const {
-    if (own_->step_seconds <= 0 || !has_time(result_)) return "";
-    const char* takes = is_plan() ? "would take" : "takes";
-    const std::string now = seconds_text(own_->step_seconds);
+    // What was measured, also where only the plans' memory can be compared.
+    const Figures* timed = own_figures(result_);
+    if (timed == nullptr || timed->step_seconds <= 0 || !has_time(result_)) return "";
+    const char* takes = is_measured(result_) ? "takes" : "would take";
+    const std::string now = seconds_text(timed->step_seconds);
     std::string out = fmt::format("A step {} {}", takes, now);
-    std::string rate = rate_words(*own_);
-    if (before_ != nullptr && before_->step_seconds > 0 && has_time(*base_)) {
+    std::string rate = rate_words(*timed);
+    const bool is_alike = timed == own_ && before_ != nullptr;
+    if (is_alike && before_->step_seconds > 0 && has_time(*base_)) {
       const std::string then = seconds_text(before_->step_seconds);
       out += now == then ? ", as before" : fmt::format(" instead of {}", then);
       const std::string old_rate = rate_words(*before_);

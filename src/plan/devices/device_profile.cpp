@@ -243,6 +243,8 @@ std::string guesses(const std::string& name, const std::vector<std::string>& nam
 
 [[noreturn]] void refuse(const std::string& name) {
   const std::vector<std::string> names = profile_names();
+  if (name.ends_with(".yaml") || name.ends_with(".yml") || name.find('/') != name.npos)
+    throw UserError("device = {}: there is no such file", name);
   throw UserError("device = {}: must be one of {}, or a YAML file with a device profile{}", name,
                   fmt::join(names, ", "), guesses(name, names));
 }

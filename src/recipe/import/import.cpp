@@ -109,7 +109,9 @@ Imported import_file(const std::string& file) {
   std::optional<Imported> imported = import_recipe(tree, file);
   if (imported) return std::move(*imported);
   std::vector<std::string_view> names;
-  for (const Program& program : programs()) names.push_back(program.name);
+  for (const Program& program : programs())
+    if (std::ranges::none_of(names, [&](auto name) { return program.name.starts_with(name); }))
+      names.push_back(program.name);
   throw UserError("{}: not a recipe of {}; snug takes its own and LitGPT's recipes as they are",
                   file, fmt::join(names, ", "));
 }

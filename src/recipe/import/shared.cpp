@@ -167,7 +167,11 @@ void take_schedule(Draft& draft, std::string_view key) {
   const std::string floor = more != nullptr ? text_in(more->node, "min_lr") : "";
   const double rate = draft.number("learning_rate").value_or(0);
   const auto share = parse_float(more != nullptr ? text_in(more->node, "min_lr_rate") : "");
-  const auto axolotl_share = draft.number("cosine_min_lr_ratio");
+  auto axolotl_share = draft.number("cosine_min_lr_ratio");
+  if (axolotl_share && ours != "cosine") {
+    draft.idle("cosine_min_lr_ratio", fmt::format("axolotl has it for cosine, not for {}", name));
+    axolotl_share.reset();
+  }
   if (!floor.empty())
     draft.set("train.min_lr", floor, "lr_scheduler_kwargs");
   else if (share || axolotl_share)

@@ -171,6 +171,10 @@ void finish_trl(Draft& draft) {
 void finish_transformers(Draft& draft) {
   draft.set("full", "true", "model_name_or_path");
   const bool sharded = take_sharding(draft);
+  if (draft.text("dtype").empty() && draft.text("torch_dtype").empty())
+    draft.differs("dtype",
+                  "weights are kept in float32, as transformers 4 loads them; transformers 5 loads "
+                  "them in the type of their files, which for bfloat16 is --precision bf16-true");
   take_precision(
       draft, {.in_16_bits = loads_in_16_bits(draft, "float32"), .with_float32_copies = sharded});
   take_training_arguments(draft);

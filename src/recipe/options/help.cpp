@@ -238,7 +238,9 @@ std::string reference_page() {
       "options from\n"
       "left to right. `--optimizer NAME` drops the recipe's values of another class and loads the "
       "defaults of\n"
-      "its own before any `--optimizer.*` is set; `--data NAME` keeps the recipe's values.\n";
+      "its own before any `--optimizer.*` is set; `--data NAME` keeps the recipe's values. "
+      "`--print_config`\n"
+      "prints what comes of all this and stops.\n";
   for (const CommandInfo& info : command_table()) out += command_section(info);
   return out;
 }

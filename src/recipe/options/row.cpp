@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <type_traits>
 
@@ -71,6 +72,9 @@ std::string store_choice(const Row& row, std::string_view text) {
   if (row.choices.empty() || row.open) return {};
   for (const auto* taken : {&row.choices, &row.quiet_choices})
     if (std::find(taken->begin(), taken->end(), text) != taken->end()) return {};
+  std::error_code ignored;
+  if (!row.for_a_path.empty() && std::filesystem::exists(text, ignored))
+    return fmt::format("{} is a path; give it as {}", quoted(text), row.for_a_path);
   const std::string near = nearest_name(text, row.choices);
   return fmt::format("{} is not one of {}{}", quoted(text), fmt::join(row.choices, ", "),
                      near.empty() ? "" : fmt::format("; did you mean {}?", near));

@@ -45,6 +45,7 @@ struct Row {
   double min = -1e300, max = 1e300;             // numbers, both ends included
   std::vector<std::string> choices = {};        // texts; empty = any
   bool open = false;                            // choices are examples: other texts are accepted
+  std::string_view for_a_path = {};             // what to give instead of a choice that is a path
   std::vector<std::string> quiet_choices = {};  // accepted, but not offered
   TextKind kind = TextKind::Word;
   // For a positional after the first: what completion offers; empty: files.

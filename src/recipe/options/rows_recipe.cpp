@@ -368,7 +368,7 @@ std::vector<Row> optimizer_rows(Recipe& r) {
        .key = "optimizer.eps",
        .slot = &o.eps,
        .help = "epsilon added to the root of the second moment (adamw, adamw_8bit)",
-       .min = 0,
+       .min = 1e-30,
        .max = 1},
       {.theme = kOptimizer,
        .key = "optimizer.momentum",

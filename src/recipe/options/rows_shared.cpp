@@ -26,6 +26,8 @@ std::vector<Row> data_rows(DataOptions& d) {
            "Face's format; ImageFolder, pictures with a metadata file; Synthetic, random samples "
            "for measurements without files; or a named data set, which is downloaded once",
        .choices = data_names(),
+       .for_a_path =
+           "--data.json_path (rows), or with --data HFDataset or ImageFolder as --data.path",
        .shown = "data",
        .aliases = {"data", "data.name"},
        .common = true,

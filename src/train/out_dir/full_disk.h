@@ -65,7 +65,8 @@ bool has_terminal();
 std::optional<std::string> ask_at_terminal(const std::string& question);
 bool wait_for_seconds(double seconds);
 
-// Ctrl-C stops a run after the current step, so that nothing is lost; a second one kills it.
+// Ctrl-C stops a run after the current step, so that nothing is lost, or before the first one after
+// what it does then; a second one kills it.
 // Handles SIGINT and SIGTERM while it lives.
 class InterruptGuard {
  public:

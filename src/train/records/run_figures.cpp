@@ -38,6 +38,8 @@ void RunFigures::fill() const {
                             .peak_reserved = memory::peak_reserved_on(device),
                             .peak_host = engine::peak_resident_bytes(),
                             .num_alloc_retries = memory::cuda_alloc_retries()};
+  for (const report::PhaseRecord& phase : record.memory.phases)
+    peaks.peak_reserved = std::max(peaks.peak_reserved, phase.reserved);
   if (engine_ != nullptr) peaks.on_disk = engine_->disk_ledger().allocated();
   for (size_t c = 0; c < memory::kNumCategories; ++c)
     peaks.by_category[memory::name(static_cast<memory::Category>(c))] = peak.by_category[c];

@@ -100,9 +100,10 @@ class Run {
       progress_.show(static_cast<size_t>(end));
     }
     progress_.clear();
-    std::fprintf(stderr, "(%ld captions, %.1f pictures/s)\n",
-                 static_cast<long>(source_.count - unreadable_),
-                 static_cast<double>(source_.count) / progress_.seconds());
+    const int64_t captions = source_.count - unreadable_;
+    if (captions > 0)
+      std::fprintf(stderr, "(%ld captions, %.1f pictures/s)\n", static_cast<long>(captions),
+                   static_cast<double>(source_.count) / progress_.seconds());
     if (options_.score) score();
     return unreadable_;
   }

@@ -158,6 +158,19 @@ TEST(Dataset, SaysHowMuchIsCut) {
   EXPECT_CONTAINS(told[1], "or prompt and answer are empty");
 }
 
+TEST(Dataset, RefusesRowsOfWhichNoneHasAnythingToLearn) {
+  const Folder folder;
+  DatasetOptions options;
+  options.json_path = folder.write("rows.jsonl", R"({"instruction":"abcdef","output":"gh"})"
+                                                 "\n"
+                                                 R"({"instruction":"abcdefg","output":"b"})");
+  options.prompt_style = "plain";
+  options.mask_prompt = true;
+  options.max_seq_length = 5;
+  EXPECT_CONTAINS(message_of([&] { load_dataset(options, byte_encoder(true), nullptr); }),
+                  "training data: 2 of 2 samples have no token to learn from");
+}
+
 constexpr const char* kChatRow =
     R"({"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"a"},)"
     R"({"role":"user","content":"r"},{"role":"assistant","content":"b"}]})";

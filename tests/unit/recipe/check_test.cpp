@@ -56,6 +56,15 @@ TEST(Check, SomethingMustEndTheRun) {
   EXPECT_EQ(faults_of("--train.epochs null --train.max_tokens 1000"), "");
 }
 
+TEST(Check, SwitchesBesideNamedLayersAreIgnoredNotSilently) {
+  std::string said;
+  const LogSinkGuard sink([&](const std::string& text) { said += text; });
+  recipe_faults(Command::FinetuneLora,
+                recipe_from("lora_target_modules: q_proj\nlora_mlp: true\nlora_key: false\n", {},
+                            Command::FinetuneLora));
+  EXPECT_CONTAINS(said, "lora_target_modules = q_proj chooses the layers; lora_mlp is ignored");
+}
+
 TEST(Check, ValuesThatContradict) {
   EXPECT_CONTAINS(faults_of("--train.lr_warmup_fraction 0.1 --train.lr_warmup_steps 5"),
                   "are both set");

@@ -99,6 +99,16 @@ TEST(MemoryTable, EndsWhereAnAllocationWasRefused) {
   EXPECT_EQ(row.allocated, 60);
   EXPECT_EQ(row.peak, 90);
   EXPECT_EQ(row.reserved, 99);
+  ASSERT_EQ(shown_phases(record).size(), 2U);
+  EXPECT_EQ(shown_phases(record).back().phase, "refused, backward");
+  record.out_of_memory->requested = 0;  // by the plan
+  EXPECT_EQ(shown_phases(record).size(), 1U);
+}
+
+TEST(Epochs, WithoutALossSaySo) {
+  EpochRecord epoch{.epoch = 1, .steps = 2, .skipped = 2};
+  EXPECT_EQ(epoch_text(epoch), "Epoch 1: no step of 2 had a loss that is a number");
+  EXPECT_NE(epoch_table(std::span(&epoch, 1)).find("–"), std::string::npos);
 }
 
 TEST(MemoryBars, TheBudgetIsTheFullWidth) {
@@ -154,13 +164,13 @@ TEST(Summary, HasLitGptsLinesAndOurs) {
     EXPECT_NE(block.find(line), std::string::npos) << line << "\n" << block;
 }
 
-// Against Python's statistics module: mean([1, 2, 3, 6]), stdev([.5, .7, .9]).
+// Against Python's statistics module: mean and median of [1, 2, 3, 6], stdev([.5, .7, .9]).
 TEST(Statistics, LeaveOutTheStepsThatWarmUp) {
   std::vector<StepRecord> steps;
   for (const double seconds : {100.0, 1.0, 2.0, 3.0, 6.0}) steps.push_back({.seconds = seconds});
   StepStatistics of = statistics_of(steps);
   EXPECT_EQ(of.mean_seconds, 3);
-  EXPECT_EQ(of.median_seconds, 3);
+  EXPECT_EQ(of.median_seconds, 2.5);
   EXPECT_TRUE(std::isnan(of.mean_utilization));
   EXPECT_EQ(utilization_text(of), "");
   steps[0].utilization = 0.1;

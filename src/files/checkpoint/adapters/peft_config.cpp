@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -220,7 +221,8 @@ std::string read_start(const Reader& config) {
   const Json& value = config.value(kKey);
   if (value.is_boolean()) return value.get<bool>() ? "true" : "false";
   if (!value.is_string()) config.wrong(kKey, value, "true, false or a method's name");
-  const std::string method = value.get<std::string>();
+  std::string method = value.get<std::string>();
+  std::ranges::transform(method, method.begin(), [](unsigned char c) { return std::tolower(c); });
   if (std::ranges::any_of(kChangesBase, [&](auto name) { return method.starts_with(name); }))
     throw UserError(
         "{}: \"{}\" is \"{}\", which also changes the base's weights, so that the adapter does "

@@ -328,7 +328,7 @@ TEST_F(Made, WhatCannotBeHonouredIsRefused) {
        {"trainable_token_indices", "layer_replication", "alora_invocation_tokens"})
     expect_part(with(key, {"x"}), "\"" + std::string(key) + "\" is set");
   expect_part(with("target_parameters", {"x"}), "adapts the parameters x, which the base does not");
-  for (const char* method : {"pissa_niter_16", "olora", "corda", "loftq"})
+  for (const char* method : {"pissa_niter_16", "OLORA", "corda", "loftq"})
     expect_part(with("init_lora_weights", method), "changes the base's weights");
   EXPECT_EQ(with("init_lora_weights", "gaussian"), "no error");
   EXPECT_EQ(with("fan_in_fan_out", true), "no error");  // how the base's files keep its weights

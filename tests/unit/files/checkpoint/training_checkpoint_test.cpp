@@ -80,6 +80,20 @@ TEST(Checkpoint, OfAnotherOptimizerIsRefused) {
   }
 }
 
+TEST(Checkpoint, StatesThatWouldBeDroppedAreRefused) {
+  const std::vector<Case> all = all_cases();
+  const auto named = [&](const char* name) { return *std::ranges::find(all, name, &Case::name); };
+  Case no_masters = named("adamw_8bit_masters");
+  no_masters.options.master_weights = false;
+  for (const auto& [had, has] : {std::pair{named("sgd_momentum"), named("sgd")},
+                                 {named("adamw_8bit_masters"), no_masters}}) {
+    const test::TempFolder folder;
+    const Bench saved(had, at::kCPU, kShapes), other(has, at::kCPU, kShapes);
+    const auto path = save(folder.path(), {.step = 1}, tensors_of(saved), "{}");
+    EXPECT_THROW(load_tensors(path, tensors_of(other)), UserError) << had.name;
+  }
+}
+
 // Numbers that a conversion would bend into a state nobody wrote.
 TEST(Checkpoint, AStateOfWrongNumbersIsRefused) {
   const test::TempFolder folder;
