@@ -37,11 +37,15 @@ std::string rate_text(double tokens_per_second) {
 
 std::string memory_text(const StepStatus& status) {
   if (status.budget_bytes <= 0) return format_bytes(status.memory_bytes);
-  // Of a small model the numbers would be zeros.
-  if (10 * status.memory_bytes < kGiB)
+  const bool is_small = status.budget_bytes < kGiB;
+  const int64_t unit = is_small ? kMiB : kGiB;
+  // Of a small model the number would be zero.
+  if (10 * status.memory_bytes < unit)
     return format_bytes(status.memory_bytes) + "/" + format_bytes(status.budget_bytes);
-  return fmt::format("{:.2f}/{:.2f} GiB", static_cast<double>(status.memory_bytes) / kGiB,
-                     static_cast<double>(status.budget_bytes) / kGiB);
+  return fmt::format("{:.2f}/{:.2f} {}",
+                     static_cast<double>(status.memory_bytes) / static_cast<double>(unit),
+                     static_cast<double>(status.budget_bytes) / static_cast<double>(unit),
+                     is_small ? "MiB" : "GiB");
 }
 
 std::string retries_text(const StepStatus& status) {
