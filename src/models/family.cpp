@@ -300,6 +300,7 @@ Checkpoint open_checkpoint(const fs::path& path, Part part) {
         "{}: a configuration file has no weights; give a model's folder or a .gguf file. To plan "
         "from this file: snug plan --model.config {}",
         path.string(), path.string());
+  if (part == Part::Language) return open_language_part(path);
   for (const char* ending : {".yaml", ".yml", ".jsonl", ".csv", ".tsv", ".parquet", ".txt"})
     if (path.extension() == ending && !fs::is_directory(path))
       throw UserError(
@@ -307,7 +308,6 @@ Checkpoint open_checkpoint(const fs::path& path, Part part) {
           "with "
           "--config, rows with --data.json_path",
           path.string());
-  if (part == Part::Language) return open_language_part(path);
   if (!fs::is_directory(path)) return open_gguf(with_pictures(path));
   const bool has_litgpt = fs::exists(path / "lit_model.pth");
   if (has_litgpt && fs::exists(path / "model_config.yaml")) return open_litgpt(path);
