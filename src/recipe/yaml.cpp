@@ -5,6 +5,7 @@
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
+#include <cctype>
 #include <sstream>
 
 #include "base/error.h"
@@ -136,6 +137,8 @@ void check_characters(std::string_view text, const std::string& name) {
   if (invalid != std::string_view::npos)
     throw UserError("{}:{}: byte {} is not UTF-8; save the file as UTF-8", name,
                     line_of(text, invalid), invalid);
+  if (text.find('\r') != text.npos && text.find('\n') == text.npos)
+    throw UserError("{}: its lines end with carriage returns alone; save it with line feeds", name);
   bool indentation = true;
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
@@ -147,6 +150,37 @@ void check_characters(std::string_view text, const std::string& name) {
                       line_of(text, i), static_cast<unsigned>(c));
     indentation = c == '\n' || (indentation && c == ' ');
   }
+}
+
+// What is wrong with one line of a mapping, in the words of people who write it; empty: nothing.
+std::string slip_in(const std::string& line) {
+  const size_t begin = line.find_first_not_of(" -");
+  const size_t end = std::min(line.find_first_of(" \t\r:=", begin), line.size());
+  const std::string key = line.substr(begin, std::min<size_t>(end - begin, 40));
+  const size_t next = std::min(line.find_first_not_of(" \t\r", end), line.size());
+  if (next == line.size()) return fmt::format("write a colon behind {}", key);
+  if (line[next] == '=') return fmt::format("write {}: in place of {} =", key, key);
+  if (line[next] != ':') return fmt::format("write a colon behind {}", key);
+  const bool is_spaced =
+      next + 1 == line.size() || std::isspace(static_cast<unsigned char>(line[next + 1])) != 0;
+  return is_spaced ? "" : fmt::format("write a space behind {}:", key);
+}
+
+// yaml-cpp notices most slips at the line that follows: «; line 45 is "a:2": write a space behind
+// a:».
+std::string likely_slip(std::string_view text, int line) {
+  std::vector<std::string> lines;
+  std::istringstream stream{std::string(text)};
+  for (std::string own; std::getline(stream, own);) lines.push_back(std::move(own));
+  for (int i = std::min<int>(line, static_cast<int>(lines.size())); i > 0; --i) {
+    const std::string& own = lines[static_cast<size_t>(i) - 1];
+    const size_t begin = own.find_first_not_of(" -\r");
+    if (begin == own.npos || own[begin] == '#') continue;
+    if (const std::string slip = slip_in(own); !slip.empty())
+      return fmt::format("; line {} is \"{}\": {}", i, trimmed(own).substr(0, 60), slip);
+    if (i < line) break;
+  }
+  return "; the lines of one mapping begin at the same column, and those in it further right";
 }
 
 }  // namespace
@@ -167,7 +201,8 @@ YamlNode read_yaml(std::string_view text, const std::string& name) {
   } catch (const YAML::Exception& error) {
     if (error.msg == YAML::ErrorMsg::DOC_IN_SCALAR)
       throw UserError("{}: not valid YAML: a quote is never closed", name);
-    throw UserError("{}:{}: not valid YAML: {}", name, error.mark.line + 1, error.msg);
+    throw UserError("{}:{}: not valid YAML: {}{}", name, error.mark.line + 1, error.msg,
+                    likely_slip(text, error.mark.line + 1));
   }
   return builder.take();
 }

@@ -75,6 +75,19 @@ TEST(Yaml, BrokenSyntaxNamesTheLine) {
   EXPECT_CONTAINS(yaml_error("a: !!python/object/apply:os.system [ls]\n"), "the tag");
 }
 
+// yaml-cpp notices them a line late, and says what its scanner expected.
+TEST(Yaml, CommonSlipsAreExplained) {
+  EXPECT_CONTAINS(yaml_error("a:\n  b:2\n  c: 3\n"), "line 2 is \"b:2\": write a space behind b:");
+  EXPECT_CONTAINS(yaml_error("a: 1\nb = 2\nc: 3\n"),
+                  "line 2 is \"b = 2\": write b: in place of b =");
+  EXPECT_CONTAINS(yaml_error("a: 1\nb\nc: 3\n"), "line 2 is \"b\": write a colon behind b");
+  EXPECT_CONTAINS(yaml_error("a: 1\nb 2\nc: 3\n"), "line 2 is \"b 2\": write a colon behind b");
+  EXPECT_CONTAINS(yaml_error("a:\n  b: 1\n c: 2\n"), "begin at the same column");
+  EXPECT_CONTAINS(yaml_error("a: 1\rb: 2\r"), "carriage returns alone");
+  yaml_error(":\n");
+  yaml_error("-\n:");
+}
+
 // Any bytes at all end in a tree or a UserError.
 TEST(Yaml, RandomDamageNeverCrashes) {
   const std::string whole =
