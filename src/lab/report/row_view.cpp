@@ -211,8 +211,9 @@ std::string summary_line(const LabRun& run, const std::vector<RowView>& all) {
       });
   if (searches > 0) out += fmt::format("; {} search{}", searches, searches == 1 ? "" : "es");
   if (!is_judged(run))
-    out += fmt::format("; planned on {} and published for {}, so the two are not compared",
-                       run.record.device, run.suite.device);
+    out +=
+        fmt::format("; planned on {} and {} for {}, so the two are not compared", run.record.device,
+                    has_source(run) ? "published" : "written", run.suite.device);
   return out;
 }
 

@@ -237,7 +237,7 @@ void warn_about_unknown(const Json& root, const std::string& where) {
     const auto is_key = [&key = key](std::string_view known) { return known == key; };
     const bool known =
         std::ranges::any_of(kRead, is_key) || std::ranges::any_of(kWithoutEffect, is_key) ||
-        std::ranges::any_of(kRefused, [&](const Refused& r) { return r.key == key; });
+        std::ranges::any_of(kRefused, [&](const Refused& r) { return is_key(r.key); });
     if (!known && !is_unset(value))
       warn("{}: \"{}\" is unknown here and is ignored; a newer peft may have written it", where,
            printable(key));
