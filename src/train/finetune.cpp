@@ -128,6 +128,7 @@ void Finetune::run() {
     interrupt.reset();
     finish();
   } catch (const OutOfMemory& error) {
+    interrupt.reset();  // to plan what would fit takes a while
     log_->end_line();
     explain(error);
   } catch (const Interrupted& error) {
