@@ -5,6 +5,7 @@
 
 #include <optional>
 
+#include "base/error.h"
 #include "core/dist/group.h"
 #include "core/kernels/layer_norm.h"
 #include "core/ops/device/cuda.h"
@@ -40,6 +41,10 @@ struct Statistics {
 
 kernels::LayerNormForward forward_args(const at::Tensor& x, const Affine& affine, double eps,
                                        const at::Tensor& y, const Statistics& statistics) {
+  for (const at::Tensor* t : {&affine.weight, &affine.bias})
+    SNUG_CHECK(!t->defined() || (t->numel() == x.size(1) && t->scalar_type() == affine.type()),
+               "a layer norm of rows of {} has a weight or bias of {}, or of two types", x.size(1),
+               t->numel());
   return {.type = to_scalar(x.scalar_type()),
           .weight_type = to_scalar(affine.type()),
           .rows = x.size(0),

@@ -92,6 +92,7 @@ const RowView* best_counted(const std::vector<const RowView*>& members);
 // The largest value of a search that fits; null: none.
 const RowView* largest_that_fits(const std::vector<const RowView*>& members);
 std::vector<const RowView*> members_of(const Group& group, const std::vector<RowView>& views);
+std::vector<const RowView*> members_of(const Group& group, std::vector<RowView>&& views) = delete;
 
 // "data.padding_in_loss true": what the row's original has otherwise; empty: nothing.
 std::string original_words(const Row& row);

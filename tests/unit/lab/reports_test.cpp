@@ -204,7 +204,8 @@ TEST(Sweeps, OneRowIsNoOptimum) {
     return row.group == run.suite.groups[0].id && row.id != "wide-b8";
   };
   std::erase_if(run.rows, is_other);
-  const auto members = members_of(run.suite.groups[0], views_of(run));
+  const std::vector<RowView> views = views_of(run);
+  const auto members = members_of(run.suite.groups[0], views);
   ASSERT_EQ(members.size(), 1U);
   EXPECT_EQ(best_of_sweep(members), nullptr);
   for (const std::string& text : {report_text(run, 120), report_markdown(run), report_html(run)}) {

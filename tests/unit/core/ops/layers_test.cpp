@@ -266,9 +266,8 @@ std::vector<Case> cases() {
        }},
       {"add_layer_norm",
        [=](const at::TensorOptions& o) {
-         const auto [sum, y] =
-             add_layer_norm(trained({kRows, kIn}, o), trained({kRows, kIn}, o),
-                            at::zeros({kIn}, o.dtype(at::kFloat)), trained({kIn}, o), 1e-5);
+         const auto [sum, y] = add_layer_norm(trained({kRows, kIn}, o), trained({kRows, kIn}, o),
+                                              at::zeros({kIn}, o), trained({kIn}, o), 1e-5);
          backward(at::add(sum, y));
        }},
       {"activation_linear",
