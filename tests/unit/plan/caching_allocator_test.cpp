@@ -82,7 +82,8 @@ TEST(CachingAllocator, RandomTrafficNeverReservesLessThanIsLive) {
   std::map<uint64_t, int64_t> live;
   int64_t total = 0;
   for (uint64_t id = 1; id < 20000; ++id) {
-    const int64_t bytes = 1 + static_cast<int64_t>(random() % (1U << (random() % 25)));
+    const auto drawn = random();  // first, whatever the compiler
+    const int64_t bytes = 1 + static_cast<int64_t>(drawn % (1U << (random() % 25)));
     ASSERT_TRUE(allocator.allocate(id, bytes));
     live[id] = bytes;
     total += bytes;
@@ -167,7 +168,8 @@ TEST(ExpandableAllocator, RandomTrafficReservesWhatIsLiveAndLittleMore) {
   std::map<uint64_t, int64_t> live;
   int64_t total = 0, most = 0;
   for (uint64_t id = 1; id < 20000; ++id) {
-    const int64_t bytes = 1 + static_cast<int64_t>(random() % (1U << (random() % 28)));
+    const auto drawn = random();
+    const int64_t bytes = 1 + static_cast<int64_t>(drawn % (1U << (random() % 28)));
     ASSERT_TRUE(allocator.allocate(id, bytes));
     ASSERT_TRUE(fixed.allocate(id, bytes));
     live[id] = bytes;
