@@ -248,6 +248,12 @@ class LostDisk : public SmallDisk {
     ASSERT_EQ(::mount(nullptr, disk_.c_str(), nullptr, MS_REMOUNT | MS_BIND | MS_RDONLY, nullptr),
               0);
   }
+  Words words_to(int64_t steps) const {
+    return finetune_words(
+        rows_, out_,
+        {"--train.epochs", "200", "--train.max_steps", std::to_string(steps),
+         "--train.save_interval", "100", "--train.log_interval", "100000", "--resume", "auto"});
+  }
   void TearDown() override {
     if (is_kept_) ::umount2(kept_.c_str(), MNT_DETACH);
     SmallDisk::TearDown();
@@ -259,12 +265,6 @@ class LostDisk : public SmallDisk {
 
 TEST_F(LostDisk, EndsTheRunAtItsNextCheckpoint) {
   if (!mount_twice()) GTEST_SKIP() << "cannot mount a small disk here, which takes root";
-  const auto words_to = [&](int64_t steps) {
-    return finetune_words(
-        rows_, out_,
-        {"--train.epochs", "200", "--train.max_steps", std::to_string(steps),
-         "--train.save_interval", "100", "--train.log_interval", "100000", "--resume", "auto"});
-  };
   const pid_t child = start(words_to(8000), folder_ / "log");
   ASSERT_TRUE(wait_until([&] { return fs::exists(out_ / "step-000100"); }));
   ASSERT_TRUE(wait_until([&] { return has(read_file(folder_ / "log"), "Checkpoint "); }));
@@ -284,11 +284,6 @@ TEST_F(LostDisk, EndsTheRunAtItsNextCheckpoint) {
 
 TEST_F(LostDisk, MayBeReadOnlyFromSomeMomentOn) {
   if (!mount_twice()) GTEST_SKIP() << "cannot mount a small disk here, which takes root";
-  const auto words_to = [&](int64_t steps) {
-    return finetune_words(rows_, out_,
-                          {"--train.epochs", "200", "--train.max_steps", std::to_string(steps),
-                           "--train.save_interval", "100", "--resume", "auto"});
-  };
   const pid_t child = start(words_to(8000), folder_ / "log");
   ASSERT_TRUE(wait_until([&] { return fs::exists(out_ / "step-000100"); }));
   ASSERT_TRUE(wait_until([&] { return has(read_file(folder_ / "log"), "Checkpoint "); }));
