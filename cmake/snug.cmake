@@ -98,6 +98,14 @@ function(snug_add_simulated_program target program)
   endif()
 endfunction()
 
+# The seconds that tests may take: with sanitizers, which make them several times slower, as much more.
+function(snug_limit_tests seconds)
+  if(SNUG_SANITIZE)
+    math(EXPR seconds "6 * ${seconds}")
+  endif()
+  set_tests_properties(${ARGN} PROPERTIES TIMEOUT ${seconds})
+endfunction()
+
 # snug_add_test(tokenizer SOURCES x_test.cpp DEPS tokenizer [TORCH] [LABELS unit])
 # SOURCES_ALONE: those whose unnamed namespaces hold names (Case, kShapes) that others of the program have too.
 function(snug_add_test name)
@@ -119,7 +127,8 @@ function(snug_add_test name)
     set(ARG_LABELS unit)
   endif()
   add_test(NAME ${name} COMMAND ${name}_test)
-  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 900 PROCESSORS 2)
+  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" PROCESSORS 2)
+  snug_limit_tests(900 ${name})
 endfunction()
 
 # Tests that have one thread, and so leave a core to another; the others have two (scripts/test).

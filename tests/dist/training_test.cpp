@@ -269,11 +269,17 @@ void expect_equal_within_rounding(const Distance& d, const recipe::OptimizerOpti
   const bool is_adam = optimizer.name == "adamw", is_deep = model.starts_with("blip2");
   const bool may_stand_out = cuts_sums && (is_adam || is_deep);
   const bool stands_out = is_adam && is_deep;
-  EXPECT_LE(d.loss, 3e-7);
-  EXPECT_LE(d.whole, stands_out ? 2e-6 : 3e-7);
-  EXPECT_LE(d.tensor, stands_out ? 2e-5 : may_stand_out || is_deep ? 3e-6 : 1e-6) << d.worst;
-  EXPECT_LE(d.element, stands_out ? 2e-4 : may_stand_out ? 5e-5 : 5e-6);
-  EXPECT_LE(d.grown, is_adam ? 5e-4 : is_deep ? 5e-5 : 1e-5);
+  // Its gates are clamped: a rounding decides whether one at the limit has a gradient, which shows
+  // in all later steps.
+  const double more = model == "gpt-oss" ? 20 : 1;
+  EXPECT_LE(d.loss, more * (is_deep ? 1e-6 : 3e-7));
+  EXPECT_LE(d.whole, more * (stands_out ? 2e-6 : 3e-7));
+  EXPECT_LE(d.tensor, more * (stands_out                 ? 2e-5
+                              : may_stand_out || is_deep ? 3e-6
+                                                         : 1e-6))
+      << d.worst;
+  EXPECT_LE(d.element, more * (stands_out ? 2e-4 : may_stand_out ? 5e-5 : 5e-6));
+  EXPECT_LE(d.grown, more > 1 ? 5e-3 : is_adam ? 5e-4 : is_deep ? 5e-5 : 1e-5);
   EXPECT_LE(d.unseen, 20 * optimizer.lr * 1.01);
 }
 

@@ -424,7 +424,8 @@ class Started : public Ranks {
   }
   nlohmann::json losses(const fs::path& out) const {
     nlohmann::json all = nlohmann::json::array();
-    for (const auto& step : read_run(out)["steps"]) all.push_back(step["loss"]);
+    const nlohmann::json run = read_run(out);
+    for (const auto& step : run["steps"]) all.push_back(step["loss"]);
     return all;
   }
 };
