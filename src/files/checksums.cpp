@@ -96,13 +96,13 @@ bool is_weights(const fs::path& file) {
 }
 
 // What is wrong with a file of the folder; empty: nothing.
-std::string fault_of(const fs::path& file, const FileChecksums& checksums) {
+std::string fault_of(const fs::path& file, const FileChecksums& checksums, bool compares_bytes) {
   if (!fs::exists(file)) return fmt::format("{} is missing", file.filename().string());
   const MappedFile mapped(file);
   if (mapped.bytes().size() != checksums.bytes)
     return fmt::format("{} has {} bytes instead of {}", file.filename().string(),
                        mapped.bytes().size(), checksums.bytes);
-  if (FileCheck(checksums).find_damage(mapped.bytes(), 0, checksums.bytes))
+  if (compares_bytes && FileCheck(checksums).find_damage(mapped.bytes(), 0, checksums.bytes))
     return fmt::format("{} is damaged", file.filename().string());
   return "";
 }
@@ -157,12 +157,14 @@ std::optional<FolderChecksums> read_checksums(const fs::path& folder) {
       path.string());
 }
 
-std::string fault_of_small_files(const fs::path& folder) {
+std::string fault_of_files(const fs::path& folder, Weights weights) {
   const auto checksums = read_checksums(folder);
   if (!checksums) return "";
-  for (const auto& [name, file] : *checksums)
-    if (!is_weights(name))
-      if (std::string fault = fault_of(folder / name, file); !fault.empty()) return fault;
+  for (const auto& [name, file] : *checksums) {
+    const bool compares_bytes = weights == Weights::ByBytes || !is_weights(name);
+    if (std::string fault = fault_of(folder / name, file, compares_bytes); !fault.empty())
+      return fault;
+  }
   return "";
 }
 

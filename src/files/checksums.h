@@ -49,9 +49,12 @@ int64_t checksums_bytes(int64_t bytes, int64_t num_files);
 // The folder's checksums.json; none without one. Throws UserError if it is damaged itself.
 std::optional<FolderChecksums> read_checksums(const std::filesystem::path& folder);
 
-// What is wrong with the folder's small files (all but weights): "state.json is damaged", or empty.
-// For files that are read whole. Also empty without a checksums.json.
-std::string fault_of_small_files(const std::filesystem::path& folder);
+// Weights are many bytes, which their reader compares as it goes.
+enum class Weights { BySize, ByBytes };
+
+// What is wrong with the folder's files: "state.json is damaged", or empty. Also empty without a
+// checksums.json.
+std::string fault_of_files(const std::filesystem::path& folder, Weights weights = Weights::BySize);
 
 // Compares a file with its checksums, each chunk once. Thread-safe.
 class FileCheck {

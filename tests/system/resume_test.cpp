@@ -172,6 +172,37 @@ TEST(Resume, KeepsOnlyTheNewestCheckpointsAndNeverHalfOfOne) {
     EXPECT_FALSE(entry.path().filename().string().starts_with(".tmp")) << entry.path();
 }
 
+// A disk that damages the newest checkpoint: one of another size is passed over, and where bytes
+// differ the message has the command that goes on.
+TEST(Resume, OutlivesADamagedCheckpoint) {
+  const TempFolder folder;
+  const fs::path rows = write_rows(folder / "rows.jsonl", 80), out = folder / "out";
+  const auto train = [&](const std::string& resume, const char* steps) {
+    return run(finetune_words(
+        rows, out, {"--train.save_interval", "2", "--train.max_steps", steps, "--resume", resume}));
+  };
+  ASSERT_EQ(train("false", "8").exit_code, 0);
+  const std::vector<double> undisturbed = losses(read_run(out));
+  const std::string whole = (out / "step-000004").string();
+  {
+    std::fstream file(out / "step-000006/optimizer.safetensors",
+                      std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(-5, std::ios::end);
+    file.put('\x7f');
+  }
+  fs::resize_file(out / "step-000008/model.safetensors", 1000);
+  const Result damaged = train("auto", "8");
+  EXPECT_EQ(damaged.exit_code, 2) << damaged.output;
+  for (const std::string& part :
+       {std::string("step-000008 is incomplete (model.safetensors has 1000 bytes instead of"),
+        std::string("step-000006 is damaged: optimizer.safetensors is damaged"),
+        "--resume " + whole + " goes on from the one before"})
+    EXPECT_NE(damaged.output.find(part), std::string::npos) << part << "\n" << damaged.output;
+  const Result resumed = train(whole, "8");
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
+  EXPECT_EQ(losses(read_run(out)), undisturbed);
+}
+
 // A new run in an old one's folder is not taken for the old one when it is resumed.
 TEST(Resume, NeverGoesOnWithAnEarlierRun) {
   const TempFolder folder;

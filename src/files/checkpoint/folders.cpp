@@ -138,8 +138,9 @@ void put_in_place(const fs::path& temporary, const fs::path& folder) {
 std::optional<fs::path> find_latest(const fs::path& out_dir) {
   for (const fs::path& folder :
        checkpoints_between(out_dir, 0, std::numeric_limits<int64_t>::max())) {
-    if (!fs::exists(folder / kStateName)) continue;
-    const std::string fault = fault_of(folder);
+    const std::string fault = fs::exists(folder / kStateName)
+                                  ? fault_of(folder)
+                                  : fmt::format("{} is missing", kStateName);
     if (fault.empty()) return folder;
     warn("{} is incomplete ({}); looking for an earlier checkpoint", folder.string(), fault);
   }

@@ -142,12 +142,12 @@ std::string fault_of(const fs::path& folder) try {
     for (const Contents contents : {Contents::Model, Contents::Optimizer})
       if (std::string fault = fault_of_file(folder / file_name(contents, 0, 1), 0); !fault.empty())
         return fault;
-    return files::fault_of_small_files(folder);
+    return files::fault_of_files(folder);
   }
   for (const PieceFile& file : index->files)
     if (std::string fault = fault_of_file(folder / file.name, file.bytes); !fault.empty())
       return fault;
-  return files::fault_of_small_files(folder);
+  return files::fault_of_files(folder);
 } catch (const UserError&) {
   return fmt::format("{} or {} is damaged", kIndexName, files::kChecksumsName);
 }

@@ -13,9 +13,11 @@
 #include "base/log.h"
 #include "core/dist/agreement.h"
 #include "core/memory/disk_file.h"
+#include "files/checkpoint/folders.h"
 #include "files/checkpoint/quantized_state.h"
 #include "files/checkpoint/stored_tensors.h"
 #include "files/checkpoint/training_checkpoint.h"
+#include "files/checksums.h"
 
 namespace snug::checkpoint {
 namespace {
@@ -192,6 +194,22 @@ class Loader {
   bool has_formed_blocks_ = false;
 };
 
+// Damage shows as bytes are read. Only then are all of them compared, to name it and what is whole.
+std::string with_other_checkpoint(const fs::path& folder, const UserError& error) {
+  const std::string fault = files::fault_of_files(folder, files::Weights::ByBytes);
+  if (fault.empty()) return error.what();
+  const std::vector<fs::path> all = all_checkpoints(folder.parent_path());
+  auto other = std::ranges::find(all, folder);
+  if (other != all.end()) ++other;  // newest first
+  other = std::find_if(other, all.end(), [](const fs::path& one) {
+    return files::fault_of_files(one, files::Weights::ByBytes).empty();
+  });
+  const std::string remedy =
+      other == all.end() ? "no earlier checkpoint is whole; copy it again"
+                         : fmt::format("--resume {} goes on from the one before", other->string());
+  return fmt::format("{} is damaged: {}; {}", folder.string(), fault, remedy);
+}
+
 }  // namespace
 
 TrainingState load_state(const fs::path& folder) {
@@ -234,11 +252,15 @@ TrainingState load_state(const fs::path& folder) {
 
 void load_tensors(const fs::path& folder, const TrainingTensors& tensors, dist::Group* ranks) {
   const std::vector<std::string> formed_blocks = dist::agree(ranks, [&]() -> std::string {
-    Loader loader(folder, tensors);
-    loader.read_parameters();
-    loader.read_states();
-    loader.check_none_is_dropped();
-    return loader.has_formed_blocks() ? "yes" : "";
+    try {
+      Loader loader(folder, tensors);
+      loader.read_parameters();
+      loader.read_states();
+      loader.check_none_is_dropped();
+      return loader.has_formed_blocks() ? "yes" : "";
+    } catch (const UserError& error) {
+      throw UserError("{}", with_other_checkpoint(folder, error));
+    }
   });
   const bool is_first = ranks == nullptr || ranks->rank() == 0;
   if (is_first && std::ranges::count(formed_blocks, "yes") > 0)

@@ -104,13 +104,13 @@ TEST(Checksums, TheHeaderAndTheSizeAreCheckedWhenAFileIsOpened) {
 TEST(Checksums, SmallFilesAreNamed) {
   const test::TempFolder folder;
   const fs::path file = write_model(folder.path());
-  EXPECT_EQ(fault_of_small_files(folder.path()), "");
+  EXPECT_EQ(fault_of_files(folder.path()), "");
   flip_bit(file, fs::file_size(file) - 1);
-  EXPECT_EQ(fault_of_small_files(folder.path()), "") << "weights are checked when they are read";
+  EXPECT_EQ(fault_of_files(folder.path()), "") << "weights are checked when they are read";
   flip_bit(folder / "config.json", 3);
-  EXPECT_EQ(fault_of_small_files(folder.path()), "config.json is damaged");
+  EXPECT_EQ(fault_of_files(folder.path()), "config.json is damaged");
   fs::remove(folder / "config.json");
-  EXPECT_EQ(fault_of_small_files(folder.path()), "config.json is missing");
+  EXPECT_EQ(fault_of_files(folder.path()), "config.json is missing");
 }
 
 TEST(Checksums, TheirOwnFileIsCheckedToo) {

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/log.h"
 #include "support/temp_folder.h"
 #include "unit/core/optim/optim_testing.h"
 
@@ -156,7 +157,13 @@ TEST_F(Folders, HalfOnesAreNeverTakenAndGoWithTheNextSave) {
   write(".tmp-step-000008");
   write(".tmp-step-000002.old");
   std::filesystem::create_directories(folder_ / "step-000009");  // made by somebody else
-  EXPECT_EQ(find_latest(folder_.path()), folder_ / "step-000004");
+  std::string warning;
+  {
+    const LogSinkGuard sink([&](const std::string& text) { warning += text; });
+    EXPECT_EQ(find_latest(folder_.path()), folder_ / "step-000004");
+  }
+  EXPECT_NE(warning.find("step-000009 is incomplete (state.json is missing)"), warning.npos)
+      << warning;
   save(folder_.path(), {.step = 8}, {}, "{}");
   EXPECT_EQ(names(), (Names{"step-000004", "step-000008", "step-000009"}));
   EXPECT_EQ(find_latest(folder_.path()), folder_ / "step-000008");
