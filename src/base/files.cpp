@@ -166,7 +166,7 @@ void sync_path(const std::filesystem::path& path) {
 }
 
 MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
-  const Descriptor file(open_file(path, O_RDONLY));
+  const Descriptor file(open_file(path, O_RDONLY | O_NONBLOCK));  // a pipe would be waited for
   if (file.get() < 0) throw UserError("cannot open {}: {}", path.string(), system_reason());
   struct stat info {};
   if (::fstat(file.get(), &info) != 0)

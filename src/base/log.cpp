@@ -7,6 +7,8 @@
 #include <set>
 #include <utility>
 
+#include "base/text.h"
+
 namespace snug {
 namespace {
 std::atomic<bool> verbose{false};
@@ -37,7 +39,8 @@ LogSinkGuard::~LogSinkGuard() {
 void set_verbose(bool on) { verbose = on; }
 bool is_verbose() { return verbose; }
 
-void log_warning(const std::string& text) {
+void log_warning(const std::string& message) {
+  const std::string text = printable_lines(message);
   const std::lock_guard lock(mutex);
   if (!told.insert(text).second) return;
   warnings += "warning: " + text + "\n";

@@ -67,15 +67,20 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
 }
 
+namespace {
+
+// Of a character, by its first byte; 0 for a byte that begins none.
+size_t utf8_length(unsigned char lead) {
+  return lead < 0x80 ? 1 : lead >> 5 == 6 ? 2 : lead >> 4 == 14 ? 3 : lead >> 3 == 30 ? 4 : 0;
+}
+
+}  // namespace
+
 size_t find_invalid_utf8(std::string_view text) {
   size_t i = 0;
   while (i < text.size()) {
     const auto lead = static_cast<unsigned char>(text[i]);
-    const size_t length = lead < 0x80       ? 1
-                          : lead >> 5 == 6  ? 2
-                          : lead >> 4 == 14 ? 3
-                          : lead >> 3 == 30 ? 4
-                                            : 0;
+    const size_t length = utf8_length(lead);
     if (length == 0 || i + length > text.size()) return i;
     unsigned code = length == 1 ? lead : lead & (0xFFU >> (length + 1));
     for (size_t k = 1; k < length; ++k) {
@@ -89,6 +94,36 @@ size_t find_invalid_utf8(std::string_view text) {
   }
   return std::string_view::npos;
 }
+
+namespace {
+
+std::string without_controls(std::string_view text, std::string_view kept) {
+  std::string out;
+  out.reserve(text.size());
+  while (!text.empty()) {
+    const auto lead = static_cast<unsigned char>(text[0]);
+    const size_t length = std::min(std::max<size_t>(utf8_length(lead), 1), text.size());
+    const std::string_view one = text.substr(0, length);
+    const bool valid = find_invalid_utf8(one) == one.npos;
+    // C1 controls (U+0080..U+009F) are C2 80..C2 9F; some terminals obey those too.
+    const bool ascii_control = lead < 0x20 || lead == 0x7f;
+    const bool control = (ascii_control && kept.find(text[0]) == kept.npos) ||
+                         (valid && lead == 0xc2 && static_cast<unsigned char>(one[1]) < 0xa0);
+    if (control)
+      out += ' ';
+    else if (valid)
+      out += one;
+    else
+      out += "\xef\xbf\xbd";
+    text.remove_prefix(valid ? length : 1);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string printable(std::string_view text) { return without_controls(text, ""); }
+std::string printable_lines(std::string_view text) { return without_controls(text, "\n\t"); }
 
 double without_sign(double nan_or_other) {
   return std::isnan(nan_or_other) ? std::numeric_limits<double>::quiet_NaN() : nan_or_other;

@@ -32,4 +32,11 @@ std::string shell_quoted(std::string_view word);
 // Byte offset of the first invalid UTF-8 sequence, or npos.
 size_t find_invalid_utf8(std::string_view text);
 
+// One line that is safe to print: control characters, which a terminal would obey, become spaces
+// and invalid bytes U+FFFD.
+std::string printable(std::string_view text);
+
+// The same for several lines: line feeds and tabs stay.
+std::string printable_lines(std::string_view text);
+
 }  // namespace snug

@@ -2,24 +2,29 @@
 // the recipe, data or files, 3 out of memory, 4 a lab's row differs from what its suite expects,
 // 130 stopped on request.
 // SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <exception>
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "base/error.h"
 #include "base/files.h"
 #include "base/folder_lock.h"
 #include "base/log.h"
+#include "base/lost_pages.h"
 #include "base/program.h"
 #include "base/terminal.h"
+#include "base/text.h"
 #include "cli/failed_allocation.h"
 #include "core/dist/mpi/bundled_mpi.h"
 #include "core/dist/world.h"
@@ -139,7 +144,18 @@ void demo(const snug::recipe::DemoOptions& options) {
   become(words);
 }
 
+// A file that `snug import` wrote may be made anew, and what is no file is written through.
+void check_may_be_replaced(const std::string& out) {
+  if (!std::filesystem::is_regular_file(out)) return;
+  const std::string text = snug::read_file(out);
+  const std::string first = text.substr(0, text.find('\n'));
+  if (!first.starts_with("# From ") || !first.ends_with(", by snug import."))
+    throw snug::UserError("{} exists already, and snug import did not write it; name another file",
+                          out);
+}
+
 void import_recipe(const snug::recipe::ImportOptions& options) {
+  check_may_be_replaced(options.out);
   const snug::recipe::Imported imported = snug::recipe::import_file(options.recipe);
   const std::string text = snug::recipe::print_imported(imported, options.recipe);
   if (options.out.empty())
@@ -238,7 +254,7 @@ std::string shortened(const std::string& text) {
 // With several processes, only the one whose output the user sees prints the error, once. It comes
 // after all output, where both go to the same place.
 int fail(int exit_code, const std::string& whole, bool lost_another_rank = false) {
-  const std::string text = shortened(whole);
+  const std::string text = shortened(snug::printable_lines(whole));
   std::fflush(stdout);
   if (!snug::launch::tell_end(exit_code, text, lost_another_rank))
     std::fprintf(stderr, "snug: %s\n", text.c_str());
@@ -258,9 +274,20 @@ void flush_output() {
     throw snug::UserError("the output could not be written: {}", std::strerror(errno));
 }
 
+// A file that is opened while standard input, output or error are closed would take their place,
+// and get what the program prints. They lead nowhere instead.
+void open_standard_streams() {
+  int opened = 0;
+  while (opened >= 0 && opened <= STDERR_FILENO) opened = ::open("/dev/null", O_RDWR);
+  if (opened > STDERR_FILENO) ::close(opened);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  open_standard_streams();
+  snug::tell_of_lost_pages();
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow further is an error of its write
   try {
     snug::dist::locate_bundled_mpi();
     const std::vector<std::string> words(argv + 1, argv + argc);
@@ -283,6 +310,11 @@ int main(int argc, char** argv) {
     return fail(2, error.path1().string() + ": " + error.code().message());
   } catch (const std::bad_alloc&) {
     return fail(3, snug::failed_allocation_text());
+  } catch (const std::system_error& error) {
+    // A thread that cannot be started.
+    if (error.code() != std::errc::resource_unavailable_try_again) return fail_internally(error);
+    return fail(3,
+                "the system allows no more threads, or no memory for one: see ulimit -u, -v, -d");
   } catch (const std::exception& error) {
     return fail_internally(error);
   }

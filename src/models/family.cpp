@@ -10,6 +10,7 @@
 #include "base/program.h"
 #include "core/nn/linear.h"
 #include "files/checksums.h"
+#include "files/hub/hub_name.h"
 #include "files/weights/pth/pth.h"
 #include "models/blip2/model.h"
 #include "models/config_fields.h"
@@ -115,6 +116,13 @@ GgufFiles find_gguf(const fs::path& folder) {
     if (entry.path().extension() == ".gguf")
       (files::names_pictures_file(entry.path()) ? pictures : languages).push_back(entry.path());
   if (languages.size() == 1 && pictures.size() == 1) return {languages.front(), pictures.front()};
+  if (languages.size() > 1) {
+    std::vector<std::string> names;
+    for (const fs::path& file : languages) names.push_back(file.filename().string());
+    std::ranges::sort(names);
+    throw UserError("{} holds {} GGUF models: name one of {}", folder.string(), names.size(),
+                    fmt::join(names, ", "));
+  }
   if (!languages.empty()) return with_pictures(languages.front());
   return {pictures.empty() ? fs::path() : pictures.front(), {}};
 }
@@ -146,7 +154,7 @@ Checkpoint open_gguf(const GgufFiles& paths) {
 
 // A file that was changed on purpose, such as an edited config, is no error.
 void warn_of_changed_files(const fs::path& folder) {
-  if (const std::string fault = files::fault_of_small_files(folder); !fault.empty())
+  if (const std::string fault = files::fault_of_files(folder); !fault.empty())
     warn("{}: {}, or was changed after snug wrote it ({})", folder.string(), fault,
          files::kChecksumsName);
 }
@@ -289,12 +297,17 @@ std::unique_ptr<Model> model_from_config(const fs::path& config_json, Part part)
   return model;
 }
 
+std::string download_command(const fs::path& checkpoint) {
+  const std::string name = hub::hub_name(checkpoint);
+  return "snug download " + (name.empty() ? "ORG/NAME" : name);
+}
+
 Checkpoint open_checkpoint(const fs::path& path, Part part) {
   if (!fs::exists(path))
     throw UserError(
         "checkpoint {} does not exist; give a Hugging Face or LitGPT directory or a GGUF file, or "
-        "fetch one with: snug download ORG/NAME",
-        path.string());
+        "fetch one with: {}",
+        path.string(), download_command(path));
   if (path.extension() == ".json" && !fs::is_directory(path))
     throw UserError(
         "{}: a configuration file has no weights; give a model's folder or a .gguf file. To plan "

@@ -27,6 +27,9 @@ struct Checkpoint {
 // family (models/language_part.h).
 enum class Part { Whole, Language };
 
+// The command that fetches a checkpoint that is not here.
+std::string download_command(const std::filesystem::path& checkpoint);
+
 // `path`: a Hugging Face or LitGPT directory, or a GGUF file. A model that sees pictures is a pair
 // of these, NAME.gguf and mmproj-NAME.gguf, or the only two in a folder. Throws UserError.
 Checkpoint open_checkpoint(const std::filesystem::path& path, Part part = Part::Whole);

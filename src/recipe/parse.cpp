@@ -30,12 +30,18 @@ namespace snug::recipe {
 namespace {
 
 // Commands of LitGPT that snug lacks, with what to use instead.
-constexpr std::array<std::array<std::string_view, 2>, 7> kElsewhere = {{
+constexpr std::array<std::array<std::string_view, 2>, 13> kElsewhere = {{
     {"convert_to_litgpt", "snug reads Hugging Face directories directly; see snug convert"},
     {"convert_from_litgpt", "use snug convert --to hf"},
     {"convert_pretrained_checkpoint", "use snug convert --to litgpt"},
     {"finetune_adapter", "not supported yet; snug finetune trains LoRA adapters"},
     {"finetune_adapter_v2", "not supported yet; snug finetune trains LoRA adapters"},
+    {"generate_full", "use snug generate"},
+    {"generate_adapter", "not supported yet; snug generate takes LoRA adapters"},
+    {"generate_adapter_v2", "not supported yet; snug generate takes LoRA adapters"},
+    {"generate_sequentially", "use snug generate; its model must fit one device"},
+    {"generate_speculatively", "use snug generate; it drafts no tokens"},
+    {"generate_tp", "use snug generate; its model must fit one device"},
     {"pretrain", "this version only fine-tunes; --model.config starts from random weights"},
     {"serve", "not supported yet; snug generate and snug chat run a model here"},
 }};

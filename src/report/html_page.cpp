@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "report/text_width.h"
+#include "base/text.h"
 
 namespace snug::report {
 namespace {

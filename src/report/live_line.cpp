@@ -177,7 +177,8 @@ void LiveLine::update(const StepStatus& status) {
   if (!status_->seconds_left && steps > 0 && status.total_steps >= status.step)
     status_->seconds_left = (now - first_time_) / steps * (status.total_steps - status.step);
   const bool few = status.total_steps > 0 && status.total_steps <= kFewSteps;
-  if (few || lines_ < kFirstLines || now - last_plain_ >= kPlainSeconds) {
+  const bool is_due = few || lines_ < kFirstLines || now - last_plain_ >= kPlainSeconds;
+  if (is_due && status.step % options_.interval == 0) {
     draw_plain();
     last_plain_ = now;
   }

@@ -40,6 +40,7 @@ struct LiveLineOptions {
   std::function<double()> clock;        // seconds, monotonic; replaced in tests
   std::function<int()> terminal_width;  // columns; replaced in tests
   std::optional<bool> colours;          // default: on in a terminal unless NO_COLOR is set
+  int64_t interval = 1;                 // of plain lines: those of every interval-th step
   // Gets what plain output shows, also in a terminal. It must not log.
   std::function<void(std::string_view)> copy;
 };
@@ -52,8 +53,8 @@ class LiveLine {
   ~LiveLine();
 
   // In a terminal: redraws at most ten times a second, and until finish() messages of base/log.h
-  // are printed above the line. Elsewhere: prints each of the first 20 lines, or all of a run of at
-  // most 200 steps, then one every ten seconds.
+  // are printed above the line. Elsewhere: of every interval-th step prints each of the first 20
+  // lines, or all of a run of at most 200 steps, then one every ten seconds.
   void update(const StepStatus& status);
 
   // Sets the validation loss that the line shows from its next redraw on.

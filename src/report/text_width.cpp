@@ -97,36 +97,6 @@ std::string fit_columns(std::string_view text, size_t columns) {
 
 namespace {
 
-std::string without_controls(std::string_view text, std::string_view kept) {
-  std::string out;
-  out.reserve(text.size());
-  while (!text.empty()) {
-    const auto lead = static_cast<uint8_t>(text[0]);
-    const size_t length = std::min(std::max<size_t>(sequence_length(lead), 1), text.size());
-    const std::string_view one = text.substr(0, length);
-    const bool valid = find_invalid_utf8(one) == one.npos;
-    // C1 controls (U+0080..U+009F) are C2 80..C2 9F; some terminals obey those too.
-    const bool ascii_control = lead < 0x20 || lead == 0x7f;
-    const bool control = (ascii_control && kept.find(text[0]) == kept.npos) ||
-                         (valid && lead == 0xc2 && static_cast<uint8_t>(one[1]) < 0xa0);
-    if (control)
-      out += ' ';
-    else if (valid)
-      out += one;
-    else
-      out += "\xef\xbf\xbd";
-    text.remove_prefix(valid ? length : 1);
-  }
-  return out;
-}
-
-}  // namespace
-
-std::string printable(std::string_view text) { return without_controls(text, ""); }
-std::string printable_lines(std::string_view text) { return without_controls(text, "\n\t"); }
-
-namespace {
-
 // How much of the text a line takes, without the blank that it is parted at.
 size_t bytes_that_fit(std::string_view text, size_t columns) {
   const size_t most = fit_columns(text, columns).size();

@@ -17,13 +17,6 @@ size_t display_width(std::string_view text);
 // The longest start of `text` that fits `columns`.
 std::string fit_columns(std::string_view text, size_t columns);
 
-// One line that is safe to print: control characters, which a terminal would obey, become spaces
-// and invalid bytes U+FFFD.
-std::string printable(std::string_view text);
-
-// The same for several lines: line feeds and tabs stay.
-std::string printable_lines(std::string_view text);
-
 // Splits a text at blanks into lines of at most `columns`; a word longer than a line is split
 // anywhere. 0 columns: one line.
 std::vector<std::string> wrapped(std::string_view text, size_t columns);

@@ -5,11 +5,11 @@
 #include <charconv>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "data/pictures/picture_processor.h"
 #include "data/pictures/picture_text.h"
 #include "data/prompts.h"
 #include "data/random.h"
-#include "report/text_width.h"
 #include "use/caption/evaluate_captions.h"
 #include "use/generate/prompts.h"
 #include "use/generate/text_generator.h"
@@ -93,7 +93,7 @@ std::string show_answers(const std::vector<SampleAnswer>& before,
                          const std::vector<SampleAnswer>& after) {
   std::string text;
   const auto line = [&](const char* label, const std::string& value) {
-    text += label + report::printable(value) + "\n";
+    text += label + printable(value) + "\n";
   };
   for (size_t i = 0; i < before.size(); ++i) {
     line("  question  ", before[i].question);

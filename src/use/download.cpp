@@ -8,10 +8,10 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "files/hub/download.h"
 #include "files/hub/meter.h"
 #include "recipe/yaml.h"
-#include "report/text_width.h"
 #include "use/commands.h"
 
 namespace snug::use {
@@ -71,7 +71,7 @@ void tell_of_data(const std::string& folder, const std::vector<fs::path>& files)
     fmt::print(
         "Licence: its README.md names none; ask before you pass on what you train with it\n");
   else
-    fmt::print("Licence: {}, says its README.md\n", report::printable(licence));
+    fmt::print("Licence: {}, says its README.md\n", printable(licence));
   const std::string reader = reader_of(files), rows = row_file(files);
   if (!reader.empty())
     fmt::print("In a recipe or command: --data {} --data.path {}\n", reader, folder);

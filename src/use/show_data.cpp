@@ -85,7 +85,7 @@ std::vector<Part> parts_of(const data::Sample& sample, int32_t ignore_index,
 std::string text_with_mask(const std::vector<Part>& parts, bool colours) {
   std::string text;
   for (const Part& part : parts) {
-    const std::string shown = report::printable_lines(part.text);
+    const std::string shown = printable_lines(part.text);
     if (colours)
       text += (part.is_learnt ? "\x1b[1m" : "\x1b[2m") + shown + "\x1b[0m";
     else

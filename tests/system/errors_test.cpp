@@ -38,6 +38,29 @@ TEST_F(Errors, UnknownCommand) { expect_user_error({"finetun"}, "finetune"); }
 
 TEST_F(Errors, MissingCheckpoint) {
   expect_user_error({"generate", folder_ / "nothing", "--prompt", "a"}, "does not exist");
+  expect_user_error({"finetune", "checkpoints/no/model", "--data.json_path", "a.json"},
+                    "snug download no/model");
+}
+
+// A terminal would obey what a foreign file calls a name.
+TEST_F(Errors, NamesInFilesAreNoCommandsToTheTerminal) {
+  fs::create_directories(folder_ / "model");
+  std::ofstream(folder_ / "model/config.json")
+      << R"({"model_type": "x\u001b]0;title\u0007\u009b2J"})";
+  const Result result = run({"generate", folder_ / "model", "--prompt", "a"});
+  EXPECT_EQ(result.exit_code, 2) << result.output;
+  EXPECT_NE(result.output.find("x ]0;title  2J"), std::string::npos) << result.output;
+  EXPECT_EQ(result.output.find_first_of("\x1b\x07\xc2"), std::string::npos) << result.output;
+}
+
+// As on shared machines. The signal of such a limit would end the program without a word.
+TEST_F(Errors, AFileThatMayNotGrowIsToldOf) {
+  std::string command = "ulimit -f 20; exec snug";
+  for (const std::string& word : finetune({"--train.max_steps", "2", "--train.save_interval", "1"}))
+    command += " '" + word + "'";
+  const Result result = run_in_shell(command);
+  EXPECT_EQ(result.exit_code, 2) << result.output;
+  EXPECT_NE(result.output.find("File too large"), std::string::npos) << result.output;
 }
 
 TEST_F(Errors, AConfigurationIsNoModel) {

@@ -278,6 +278,14 @@ TEST(ImportedRun, WritesTheRecipeAndSaysWhatItRefuses) {
       << result.output;
   EXPECT_NE(read_file(folder / "ours.yaml").find("lr: 0.0001  # line 2: learning_rate"),
             std::string::npos);
+  EXPECT_EQ(run({"import", recipe, "-o", folder / "ours.yaml"}).output, result.output) << "anew";
+  const std::string source = read_file(recipe);
+  const Result over = run({"import", recipe, "-o", recipe});
+  EXPECT_EQ(over.exit_code, 2);
+  EXPECT_NE(over.output.find("a.yaml exists already, and snug import did not write it"),
+            std::string::npos)
+      << over.output;
+  EXPECT_EQ(read_file(recipe), source);
 }
 
 }  // namespace

@@ -31,7 +31,8 @@ bool is_hex(std::string_view text, size_t length) {
 std::string hex_or_empty(const Json& object, const char* key, size_t length) {
   const auto it = object.find(key);
   if (it == object.end() || !it->is_string()) return "";
-  const auto& text = it->get_ref<const std::string&>();
+  std::string text = *it;
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
   return is_hex(text, length) ? text : "";
 }
 

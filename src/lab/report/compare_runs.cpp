@@ -182,14 +182,14 @@ std::map<std::string, std::vector<std::string>> recipe_differences(
 
 std::vector<report::Table::Column> columns_of(const std::vector<NamedRun>& runs) {
   std::vector<report::Table::Column> columns = {{"", report::Align::Left}};
-  for (const NamedRun& run : runs) columns.push_back({report::printable(run.name)});
+  for (const NamedRun& run : runs) columns.push_back({printable(run.name)});
   return columns;
 }
 
 constexpr size_t kWidestCell = 48;
 
 std::string shown(const std::string& text) {
-  return report::fit_columns(report::printable(text), kWidestCell);
+  return report::fit_columns(printable(text), kWidestCell);
 }
 
 }  // namespace

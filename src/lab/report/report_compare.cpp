@@ -6,6 +6,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "base/text.h"
 #include "lab/report/figures.h"
 #include "lab/report/reports.h"
 #include "lab/report/row_view.h"
@@ -84,8 +85,8 @@ std::string outcomes(const Pair& pair) {
 }
 
 std::string heading(const char* which, const LabRun& run) {
-  return fmt::format("{}  {}: {}, {}, snug {}\n", which, report::printable(run.folder.string()),
-                     report::printable(run.record.title), mode_words(run), run.record.version);
+  return fmt::format("{}  {}: {}, {}, snug {}\n", which, printable(run.folder.string()),
+                     printable(run.record.title), mode_words(run), run.record.version);
 }
 
 // "78.6 GiB", "26.0 to 40.0 MiB": what rows had.
@@ -105,8 +106,7 @@ std::string differences(const LabRun& first, const LabRun& second) {
   std::string out;
   const auto add = [&](const char* what, const std::string& before, const std::string& after) {
     if (before != after)
-      out += fmt::format("{}: {} in A, {} in B\n", what, report::printable(before),
-                         report::printable(after));
+      out += fmt::format("{}: {} in A, {} in B\n", what, printable(before), printable(after));
   };
   add("Suite", first.record.suite, second.record.suite);
   add("Mode", name(first.mode), name(second.mode));
@@ -174,7 +174,7 @@ std::string compare_text(const LabRun& first, const LabRun& second, int width) {
     const auto bytes = [&](const Side& side, const RowView* view) {
       return compares ? static_cast<double>(side.bytes(view)) : 0;
     };
-    table.add_row({report::fit_columns(report::printable(pair.id), name_columns), outcomes(pair),
+    table.add_row({report::fit_columns(printable(pair.id), name_columns), outcomes(pair),
                    a.memory(pair.first), b.memory(pair.second),
                    change(bytes(a, pair.first), bytes(b, pair.second)), time(pair.first),
                    time(pair.second),

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/bytes.h"
+#include "base/text.h"
 #include "lab/report/figures.h"
 #include "lab/report/reports.h"
 #include "report/tables.h"
@@ -13,8 +14,6 @@
 
 namespace snug::lab {
 namespace {
-
-using report::printable;
 
 constexpr size_t kLeastChanges = 16;   // columns that "What changed" keeps at least
 constexpr size_t kWidthOfFiles = 120;  // of a table that goes to no terminal

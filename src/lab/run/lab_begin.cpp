@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/program.h"
+#include "files/hub/hub_name.h"
 #include "lab/run/lab_run.h"
 #include "watch/machine/machine.h"
 
@@ -58,11 +59,9 @@ std::map<std::string, std::string> versions() {
   return result;
 }
 
-// "checkpoints/ORG/NAME" is what `snug download ORG/NAME` makes.
 std::string how_to_get(const std::string& checkpoint) {
-  constexpr std::string_view kFolder = "checkpoints/";
-  if (!checkpoint.starts_with(kFolder)) return "";
-  return "\n  snug download " + checkpoint.substr(kFolder.size());
+  const std::string name = hub::hub_name(checkpoint);
+  return name.empty() ? "" : "\n  snug download " + name;
 }
 
 bool has_setting(const Settings& settings, std::string_view key) {

@@ -10,6 +10,7 @@
 
 #include "base/bytes.h"
 #include "base/terminal.h"
+#include "base/text.h"
 #include "lab/report/figures.h"
 #include "report/text_width.h"
 
@@ -70,7 +71,7 @@ std::string row_line(int number, int total, size_t id_columns, const RowResult& 
   std::string what = result.outcome == Outcome::Ok ? figures_text(result) : "";
   if (!result.reason.empty()) {
     if (!what.empty()) what += "; ";
-    what += report::printable(first_line(result.reason));
+    what += printable(first_line(result.reason));
   }
   if (result.outcome == Outcome::OutOfMemory && result.like)
     what += fmt::format("; {} {}{}", result.like_program, format_bytes(needed_bytes(*result.like)),
@@ -90,11 +91,11 @@ std::string suite_bar(const std::string& suite, int done, int total, double seco
 }
 
 std::string row_bar(const RowStatus& status, int width) {
-  const std::string name = report::printable(status.id);
-  if (!status.live) return live_line(name, -1, {report::printable(status.doing)}, width);
+  const std::string name = printable(status.id);
+  if (!status.live) return live_line(name, -1, {printable(status.doing)}, width);
   const report::LiveState& live = *status.live;
   const double share = live.total_steps > 0 ? static_cast<double>(live.step) / live.total_steps : 0;
-  std::vector<std::string> words{report::printable(live.state)};
+  std::vector<std::string> words{printable(live.state)};
   if (live.total_steps > 0) words.push_back(fmt::format("step {}/{}", live.step, live.total_steps));
   if (live.step > 0 && std::isfinite(live.loss))
     words.push_back(fmt::format("loss {:.3f}", live.loss));

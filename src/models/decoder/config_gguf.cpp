@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <utility>
 
@@ -237,6 +238,18 @@ std::string gguf_key(const files::GgufFile& file, std::string_view name) {
   return fmt::format("{}.{}", file.text("general.architecture"), name);
 }
 
+namespace {
+
+// The smallest factor that makes `part` of `whole` again, rounded down as configs are read.
+double share_of(int64_t part, int64_t whole) {
+  double factor = static_cast<double>(part) / static_cast<double>(whole);
+  while (static_cast<int64_t>(static_cast<double>(whole) * factor) < part)
+    factor = std::nextafter(factor, 2.0);
+  return factor;
+}
+
+}  // namespace
+
 Config from_gguf(const files::GgufFile& file, std::set<std::string_view> others) {
   const Family& family = family_of(file, std::move(others));
   json config = default_config(family);
@@ -262,10 +275,9 @@ Config from_gguf(const files::GgufFile& file, std::set<std::string_view> others)
     config["sliding_window"] = nullptr;
   if (const std::string name = gguf_key(file, "rope.dimension_count");
       config.contains("partial_rotary_factor") && file.has(name)) {
-    const double heads = config["num_attention_heads"], width = config["hidden_size"];
+    const int64_t heads = config["num_attention_heads"], width = config["hidden_size"];
     for (const char* key : {"partial_rotary_factor", "rotary_pct"})
-      if (config.contains(key))
-        config[key] = static_cast<double>(file.integer(name)) * heads / width;
+      if (config.contains(key)) config[key] = share_of(file.integer(name), width / heads);
   }
   if (const std::string name = gguf_key(file, "rope.scaling.original_context_length");
       !config["original_max_position_embeddings"].is_null() && file.has(name))

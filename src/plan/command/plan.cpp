@@ -71,10 +71,10 @@ models::Checkpoint open_present(const fs::path& checkpoint, models::Part part) {
   const std::string config = fmt::format("recipes/models/{}.json", name);
   throw UserError(
       "{} does not exist. A plan needs only the model's config: --checkpoint_dir none "
-      "--model.config {}. Or download it: snug download {}/{}",
+      "--model.config {}. Or download it: {}",
       checkpoint.string(),
       fs::exists(shipped_file(config)) ? config : "recipes/models/….json, or a config.json",
-      checkpoint.has_parent_path() ? checkpoint.parent_path().filename().string() : "ORG", name);
+      models::download_command(checkpoint));
 }
 
 // Tokens of a sample if neither data nor recipe give a length and the model allows very long ones.

@@ -136,7 +136,7 @@ std::vector<std::string> online_loggers() { return {"wandb", "mlflow", "litlogge
 std::string normalise_precision(std::string_view name) {
   if (name == "32" || name == "fp32" || name == "fp32-true") return "32-true";
   if (name == "bf16") return "bf16-mixed";
-  if (name == "16" || name == "fp16-mixed") return "16-mixed";
+  if (name == "16" || name == "fp16" || name == "fp16-mixed") return "16-mixed";
   if (name == "fp16-true") return "16-true";
   return std::string(name);
 }

@@ -10,6 +10,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "base/program.h"
+#include "base/text.h"
 #include "core/dist/agreement.h"
 #include "recipe/print.h"
 #include "report/run_page.h"
@@ -68,9 +69,10 @@ RunLog::RunLog(const recipe::Recipe& recipe, const std::string& command,
       draws_(recipe.logger_name == recipe::Logger::Tensorboard),
       earlier_rows_(earlier_rows(recipe.resume, out_dir_)),
       log_interval_(std::max<int64_t>(1, recipe.train.log_interval)),
-      live_(stderr, ::isatty(STDERR_FILENO) == 1, {.copy = [this](std::string_view text) {
-              if (may_write_) text_.write(text);
-            }}) {
+      live_(stderr, ::isatty(STDERR_FILENO) == 1,
+            {.interval = log_interval_, .copy = [this](std::string_view text) {
+               if (may_write_) text_.write(text);
+             }}) {
   record_.command = command;
   record_.recipe = recipe::recipe_json(recipe);
   log_recipe(recipe, resumed);
@@ -94,7 +96,7 @@ void RunLog::log_recipe(const recipe::Recipe& recipe, const std::optional<Resume
 
 void RunLog::log_end(const std::string& outcome, const std::string& reason) {
   if (!may_write_) return;
-  text_.write_end(outcome, reason);
+  text_.write_end(outcome, printable_lines(reason));
   if (const std::string fault = text_.fault(); !fault.empty())
     log_warning(fmt::format("{} lacks its last lines: {}", (out_dir_ / "log.txt").string(), fault));
 }

@@ -13,12 +13,12 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "data/each_index.h"
 #include "data/pictures/picture_processor.h"
 #include "data/prompts.h"
 #include "engine/host.h"
 #include "engine/language_model.h"
-#include "report/text_width.h"
 #include "use/caption/caption_source.h"
 #include "use/caption/caption_writer.h"
 #include "use/caption/evaluate_captions.h"
@@ -187,7 +187,7 @@ class Run {
   void report_fault(const std::string& fault) {
     ++unreadable_;
     progress_.clear();
-    std::fprintf(stderr, "snug: %s\n", report::printable(fault).c_str());
+    std::fprintf(stderr, "snug: %s\n", printable(fault).c_str());
   }
 
   void score() const {

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
-#include "report/text_width.h"
+#include "base/text.h"
 #include "use/generate/text_generator.h"
 
 namespace snug::use {
@@ -56,9 +56,8 @@ CaptionWriter::~CaptionWriter() {
 
 void CaptionWriter::write(const CaptionLine& line) {
   if (options_.beside) return write_beside(line.file, line.caption);
-  std::string text = options_.format == "jsonl"
-                         ? json_line(line)
-                         : report::printable(line.file) + "\t" + line.caption;
+  std::string text =
+      options_.format == "jsonl" ? json_line(line) : printable(line.file) + "\t" + line.caption;
   text += '\n';
   if (!file_) return print_piece(text);
   // A pipe or a device has nothing to empty.

@@ -8,10 +8,10 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "data/prompts.h"
 #include "engine/host.h"
 #include "engine/language_model.h"
-#include "report/text_width.h"
 #include "use/chat/conversation.h"
 #include "use/chat/line_input.h"
 #include "use/commands.h"
@@ -100,7 +100,7 @@ void print_note(const std::string& text, bool is_interactive) {
   if (is_interactive)
     print_piece(text + "\n");
   else
-    std::cerr << report::printable_lines(text) << "\n";
+    std::cerr << printable_lines(text) << "\n";
 }
 
 // Why the model does not see earlier turns; empty if it does.

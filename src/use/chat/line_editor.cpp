@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/text.h"
 #include "report/text_width.h"
 
 namespace snug::use {
@@ -45,7 +46,7 @@ struct Layout {
   }
   void put(std::string_view character, size_t columns) {
     if (character == "\n") return start_row();
-    const std::string shown = report::printable(character);
+    const std::string shown = printable(character);
     const size_t width = report::display_width(shown);
     if (column + width > columns) start_row();
     rows += shown;
@@ -267,7 +268,7 @@ size_t LineEditor::before(size_t at) const {
     const size_t end = at--;
     while (at > 0 && continues(text_[at])) --at;
     const std::string_view character = std::string_view(text_).substr(at, end - at);
-    if (character == "\n" || report::display_width(report::printable(character)) > 0) break;
+    if (character == "\n" || report::display_width(printable(character)) > 0) break;
   }
   return at;
 }
@@ -276,8 +277,7 @@ size_t LineEditor::after(size_t at) const {
   at = next_character(text_, at);
   while (at < text_.size() && text_[at] != '\n') {
     const size_t end = next_character(text_, at);
-    if (report::display_width(report::printable(std::string_view(text_).substr(at, end - at))) > 0)
-      break;
+    if (report::display_width(printable(std::string_view(text_).substr(at, end - at))) > 0) break;
     at = end;
   }
   return at;

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "report/text_width.h"
+#include "base/text.h"
 
 namespace snug::use {
 namespace {
@@ -55,7 +55,7 @@ GenerationOptions generation_options(int64_t max_new_tokens, const SamplingOptio
 
 void print_piece(const std::string& piece) {
   static const bool terminal = ::isatty(STDOUT_FILENO) == 1;
-  const std::string text = terminal ? report::printable_lines(piece) : piece;
+  const std::string text = terminal ? printable_lines(piece) : piece;
   std::fwrite(text.data(), 1, text.size(), stdout);
   std::fflush(stdout);
 }

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/terminal.h"
+#include "base/text.h"
 #include "report/text_width.h"
 #include "watch/doctor/findings.h"
 
@@ -52,7 +53,7 @@ std::string verdict(const std::vector<Finding>& findings) {
 // Lines after the first begin below it.
 std::string beside_subject(const std::string& words, const std::string& indent, size_t columns) {
   std::string text;
-  for (const std::string& line : report::wrapped(report::printable(words), columns))
+  for (const std::string& line : report::wrapped(printable(words), columns))
     text += (text.empty() ? "" : indent) + line + "\n";
   return text;
 }
@@ -73,8 +74,7 @@ std::string findings_text(const Facts& facts, const std::vector<Finding>& findin
     text += beside_subject(f.found, indent, beside);
     if (!f.why.empty()) text += indent + beside_subject(f.why, indent, beside);
     if (!f.mend.empty())
-      text +=
-          fmt::format("{}{} {}\n", indent, style.unicode ? "→" : "->", report::printable(f.mend));
+      text += fmt::format("{}{} {}\n", indent, style.unicode ? "→" : "->", printable(f.mend));
   }
   return text + "\n" + verdict(findings) + "\n";
 }

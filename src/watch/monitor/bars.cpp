@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "base/bytes.h"
+#include "base/text.h"
 #include "report/text_width.h"
 
 namespace snug::monitor {
@@ -95,8 +96,7 @@ std::vector<std::string> MemoryView::table(size_t columns, const Style& style) c
     const double share =
         live_.peak > 0 ? 100.0 * static_cast<double>(peak) / static_cast<double>(live_.peak) : 0;
     lines.push_back(fmt::format("{}{} {} {:>11} {:>11}{}", indent, paint(sign, one.colour, style),
-                                padded(report::printable(name), 13), format_bytes(now),
-                                format_bytes(peak),
+                                padded(printable(name), 13), format_bytes(now), format_bytes(peak),
                                 has_room ? fmt::format("  {:3.0f} % of the peak", share) : ""));
   }
   if (!lines.empty())

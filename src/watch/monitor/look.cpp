@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "report/text_width.h"
+#include "base/text.h"
 
 namespace snug::monitor {
 namespace {
@@ -66,12 +66,11 @@ Json suite_json(const SuiteLook& suite) {
 
 std::string suite_sentence(const SuiteLook& suite) {
   if (suite.done >= suite.total)
-    return fmt::format("the suite {} ended: {} rows are done", report::printable(suite.name),
-                       suite.done);
+    return fmt::format("the suite {} ended: {} rows are done", printable(suite.name), suite.done);
   return fmt::format("the suite {} stopped{}: {} of {} rows are done; the same command continues",
-                     report::printable(suite.name),
-                     suite.current.empty() ? "" : " in " + report::printable(suite.current),
-                     suite.done, suite.total);
+                     printable(suite.name),
+                     suite.current.empty() ? "" : " in " + printable(suite.current), suite.done,
+                     suite.total);
 }
 
 }  // namespace
@@ -92,7 +91,7 @@ std::string state_word(const Look& look) {
   if (first_gone(look) != nullptr) return "gone";
   if (has_outcome(look, "error")) return "error";
   const report::LiveState& first = look.ranks.front().live;
-  return report::printable(first.state == "ended" ? first.outcome : first.state);
+  return printable(first.state == "ended" ? first.outcome : first.state);
 }
 
 std::string ending_sentence(const Look& look) {
@@ -100,7 +99,7 @@ std::string ending_sentence(const Look& look) {
   const std::string word = state_word(look);
   if (const RankLook* gone = word == "gone" ? first_gone(look) : nullptr)
     return fmt::format("rank {} (process {}) stopped unexpectedly while {}: killed, or crashed",
-                       gone->live.rank, gone->live.pid, report::printable(gone->live.state));
+                       gone->live.rank, gone->live.pid, printable(gone->live.state));
   const auto ended = std::ranges::find_if(
       look.ranks, [&](const RankLook& rank) { return rank.live.outcome == word; });
   const report::LiveState live = ended == look.ranks.end() ? report::LiveState{} : ended->live;
@@ -108,7 +107,7 @@ std::string ending_sentence(const Look& look) {
                      : word == "oom" ? std::string("the run ended: out of memory")
                      : word == "interrupted" ? std::string("the run was interrupted")
                                              : std::string("the run ended: error");
-  if (!live.reason.empty()) text += fmt::format(": {}", report::printable(live.reason));
+  if (!live.reason.empty()) text += fmt::format(": {}", printable(live.reason));
   return text;
 }
 

@@ -17,7 +17,6 @@ constexpr size_t kShortestBar = 4;
 }
 
 using report::clock_text;
-using report::printable;
 
 std::string_view colour_of_state(std::string_view word) {
   if (word == "ok" || word == "training") return "1;32";

@@ -16,7 +16,6 @@ namespace snug::monitor {
 namespace {
 
 using report::clock_text;
-using report::printable;
 
 // The GPUs on which the run's processes have memory; if the driver's process ids differ from the
 // kernel's (in a container), those with the name of the run's device.
@@ -203,7 +202,7 @@ std::string plain_line(const Look& look) {
         fmt::format("{} {}/{} rows{}", look.suite->name, look.suite->done, look.suite->total, row);
   }
   const bool between_rows = look.suite && look.suite->current.empty();
-  if (look.ranks.empty() || between_rows) return report::printable(text);
+  if (look.ranks.empty() || between_rows) return printable(text);
   const report::LiveState& live = look.ranks.front().live;
   if (live.total_steps > 0) text += fmt::format(", step {}/{}", live.step, live.total_steps);
   if (std::isfinite(live.loss)) text += fmt::format(", loss {:.4f}", live.loss);
@@ -213,7 +212,7 @@ std::string plain_line(const Look& look) {
   if (live.peak > 0) text += fmt::format(", {}", MemoryView(live).sentence(SIZE_MAX));
   if (live.seconds_left && !look.ranks.front().is_over())
     text += fmt::format(", {} left", report::clock_text(*live.seconds_left));
-  return report::printable(text);
+  return printable(text);
 }
 
 }  // namespace snug::monitor

@@ -11,6 +11,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/files.h"
+#include "base/lost_pages.h"
 #include "base/text.h"
 #include "support/temp_folder.h"
 
@@ -52,6 +53,20 @@ TEST(Text, RefusesInvalidUtf8) {
   EXPECT_EQ(find_invalid_utf8("a\xe2\x82"), 1U);     // cut short
 }
 
+TEST(Text, PrintableTakesControlAway) {
+  EXPECT_EQ(printable("a\x1b[2Jb\r\n\tc\x7f"), "a [2Jb   c ");
+  EXPECT_EQ(printable("x\u009b2Jy"), "x 2Jy");  // the one-character form of ESC [
+  EXPECT_EQ(printable("ü\xff"), "ü\xef\xbf\xbd");
+  EXPECT_EQ(printable("\xe2\x82"), "\xef\xbf\xbd\xef\xbf\xbd");  // cut short
+  EXPECT_EQ(printable("\xed\xa0\x80z").back(), 'z');             // a surrogate
+}
+
+TEST(Text, PrintableLinesKeepsLinesAndTabs) {
+  EXPECT_EQ(printable_lines("an\n\tanswer\x1b]0;title\x07 with \x1b[31mred\r"),
+            "an\n\tanswer ]0;title  with  [31mred ");
+  EXPECT_EQ(printable_lines("x\u009b2Jy\n"), "x 2Jy\n");
+}
+
 TEST(Text, QuotesForTheShellOnlyWhatNeedsIt) {
   EXPECT_EQ(shell_quoted("--train.max_steps=2"), "--train.max_steps=2");
   EXPECT_EQ(shell_quoted("my model/größe"), "'my model/größe'");
@@ -61,6 +76,28 @@ TEST(Text, QuotesForTheShellOnlyWhatNeedsIt) {
 }
 
 // Nothing takes the place of a pipe or a device: for root that would be /dev/null.
+// Whoever cuts a mapped file short takes away what others are reading.
+TEST(Files, CutShortWhileTheyAreReadAreNamed) {
+  const test::TempFolder folder;
+  const std::filesystem::path path = folder / "weights.bin";
+  std::ofstream(path) << std::string(100'000, 'x');
+  EXPECT_EXIT(
+      {
+        tell_of_lost_pages();
+        const MappedFile file(path);
+        std::filesystem::resize_file(path, 10);
+        const volatile std::byte* last = &file.bytes()[99'999];
+        std::exit(static_cast<int>(*last));
+      },
+      testing::ExitedWithCode(2), "snug: /.*/weights.bin was cut short");
+}
+
+TEST(Files, APipeIsNoFileToMap) {
+  const test::TempFolder folder;
+  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
+  EXPECT_THROW(MappedFile(folder / "pipe"), UserError) << "nor one to wait for";
+}
+
 TEST(Files, AtomicWriteLeavesAPipeAPipe) {
   const test::TempFolder folder;
   const std::filesystem::path pipe = folder / "pipe";

@@ -352,6 +352,7 @@ TEST(Parse, OtherCommands) {
   EXPECT_CONTAINS(parse_error("generate m --config r.yaml"), "takes no recipe");
   EXPECT_CONTAINS(parse_error("finetun_full"), "did you mean finetune_full?");
   EXPECT_CONTAINS(parse_error("convert_to_litgpt x"), "snug convert");
+  EXPECT_CONTAINS(parse_error("generate_full x"), "use snug generate");
   EXPECT_CONTAINS(parse_error("generate m -x"), "unknown option -x");
   error_of([] { parse_command_line(std::vector<std::string>{"generate", "m\xff"}); });
 }
@@ -393,6 +394,7 @@ TEST(DidYouMean, KnowsOtherTrainersNames) {
   EXPECT_EQ(meant("--x"), "");
   EXPECT_EQ(meant("--train_on_inputs"), "") << "its opposite would do harm";
   EXPECT_EQ(parse("finetune --model x").recipe.checkpoint_dir, "x");
+  EXPECT_EQ(parse("finetune x --precision fp16").recipe.precision, "16-mixed");
 }
 
 TEST(DidYouMean, UsualNamesWorkWithoutTheirGroup) {

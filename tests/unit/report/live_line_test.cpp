@@ -228,6 +228,21 @@ TEST(LiveLine, PlainLinesOfALongRunAreRare) {
   EXPECT_EQ(count(), 200);
 }
 
+TEST(LiveLine, PlainLinesAreThoseOfEveryIntervalThStep) {
+  Fixture fixture;
+  Output out;
+  LiveLineOptions options = fixture.options();
+  options.interval = 3;
+  LiveLine line(out.file(), false, options);
+  for (int64_t step = 1; step <= 8; ++step) line.update(at(step, 8));
+  const std::string text = out.take();
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 2) << text;
+  EXPECT_NE(text.find("step 3 "), text.npos) << text;
+  EXPECT_NE(text.find("step 6 "), text.npos) << text;
+  line.finish();
+  EXPECT_NE(out.take().find("step 8 "), std::string::npos) << "the last step is shown";
+}
+
 TEST(LiveLine, ACopyHasPlainLinesAlsoInATerminal) {
   Fixture fixture;
   fixture.width = 20;

@@ -32,20 +32,6 @@ TEST(TextWidth, CutsBetweenCharacters) {
   EXPECT_EQ(fit_columns("abc", 0), "");
 }
 
-TEST(TextWidth, PrintableTakesControlAway) {
-  EXPECT_EQ(printable("a\x1b[2Jb\r\n\tc\x7f"), "a [2Jb   c ");
-  EXPECT_EQ(printable("x\u009b2Jy"), "x 2Jy");  // the one-character form of ESC [
-  EXPECT_EQ(printable("ü\xff"), "ü\xef\xbf\xbd");
-  EXPECT_EQ(printable("\xe2\x82"), "\xef\xbf\xbd\xef\xbf\xbd");  // cut short
-  EXPECT_EQ(printable("\xed\xa0\x80z").back(), 'z');             // a surrogate
-}
-
-TEST(TextWidth, PrintableLinesKeepsLinesAndTabs) {
-  EXPECT_EQ(printable_lines("an\n\tanswer\x1b]0;title\x07 with \x1b[31mred\r"),
-            "an\n\tanswer ]0;title  with  [31mred ");
-  EXPECT_EQ(printable_lines("x\u009b2Jy\n"), "x 2Jy\n");
-}
-
 using Lines = std::vector<std::string>;
 
 TEST(Wrapped, PartsAtBlanks) {
