@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "snug/engine.h"
 
+#include <c10/core/InferenceMode.h>
+
 #include <algorithm>
 #include <numeric>
 #include <utility>
@@ -13,6 +15,7 @@
 #include "engine/steps/phases.h"
 #include "engine/steps/stepper.h"
 #include "engine/steps/validation.h"
+#include "engine/strategy.h"
 #include "models/family.h"
 #include "recipe/check.h"
 #include "recipe/parse.h"
@@ -36,36 +39,50 @@ class Borrowed final : public exec::Policy {
   std::shared_ptr<exec::Policy> policy_;
 };
 
+bool holds_integers(const at::Tensor& tensor) {
+  return tensor.defined() && !tensor.is_meta() && at::isIntegralType(tensor.scalar_type(), false);
+}
+
+struct Limits {
+  int64_t longest = 0, vocabulary = 0;
+  int32_t ignore_index = 0;
+};
+
 data::SampleStore store_of(const at::Tensor& input_ids, const at::Tensor& labels,
-                           int64_t ignore_index, int64_t longest) {
-  if (input_ids.dim() != 2 || input_ids.sizes() != labels.sizes())
-    throw UserError("input_ids and labels must be (samples, tokens) and of the same shape");
-  if (input_ids.is_floating_point() || labels.is_floating_point())
-    throw UserError("input_ids and labels must be integers");
-  if (input_ids.size(1) > longest)
-    throw UserError("samples of {} tokens, but the trainer was made for {}; raise longest",
-                    input_ids.size(1), longest);
-  const at::Tensor ids = input_ids.to(at::kCPU, at::kInt).contiguous();
-  const at::Tensor targets = labels.to(at::kCPU, at::kInt).contiguous();
-  const auto ignored = static_cast<int32_t>(ignore_index);
+                           const Limits& limits) {
+  if (!holds_integers(input_ids) || !holds_integers(labels))
+    throw UserError("input_ids and labels must be integers in memory");
+  if (input_ids.dim() != 2 || input_ids.numel() == 0 || input_ids.sizes() != labels.sizes())
+    throw UserError(
+        "input_ids and labels must be (samples, tokens), at least one of each, and of the same "
+        "shape");
+  if (input_ids.size(1) > limits.longest)
+    throw UserError(
+        "samples of {} tokens, but the trainer takes {}: its option longest, or what the model "
+        "takes",
+        input_ids.size(1), limits.longest);
+  const at::Tensor ids = input_ids.to(at::kCPU, at::kLong).contiguous();
+  const at::Tensor targets = labels.to(at::kCPU, at::kLong).contiguous();
   const int64_t length = ids.size(1);
   const auto sample_at = [&](int64_t i) {
-    const auto* const id = ids.const_data_ptr<int32_t>() + i * length;
-    const auto* const own = targets.const_data_ptr<int32_t>() + i * length;
+    const auto* const id = ids.const_data_ptr<int64_t>() + i * length;
+    const auto* const label = targets.const_data_ptr<int64_t>() + i * length;
     data::Sample sample;
-    sample.ids.assign(id, id + length);
-    sample.labels.assign(own, own + length);
     for (int64_t t = 0; t < length; ++t) {
-      int32_t& label = sample.labels[static_cast<size_t>(t)];
-      if (label == -100) label = ignored;
-      if (label != ignored && label != sample.ids[static_cast<size_t>(t)])
+      if (id[t] < 0 || id[t] >= limits.vocabulary)
+        throw UserError("sample {}, token {}: id {}, but the model's vocabulary has {}", i, t,
+                        id[t], limits.vocabulary);
+      const bool is_ignored = label[t] == -100 || label[t] == limits.ignore_index;
+      if (!is_ignored && label[t] != id[t])
         throw UserError(
             "sample {}, token {}: label {}, but a label is its token's own id ({}) or -100", i, t,
-            label, sample.ids[static_cast<size_t>(t)]);
+            label[t], id[t]);
+      sample.ids.push_back(static_cast<int32_t>(id[t]));
+      sample.labels.push_back(is_ignored ? limits.ignore_index : sample.ids.back());
     }
     return sample;
   };
-  return data::SampleStore::build(ids.size(0), ignored, sample_at, 1);
+  return data::SampleStore::build(ids.size(0), limits.ignore_index, sample_at, 1);
 }
 
 // The samples of the current call.
@@ -90,11 +107,36 @@ data::MicroBatchOptions batch_options(const recipe::Recipe& recipe, const models
           .reading = model.reads()};
 }
 
-void check_reads_text(const models::Model& model) {
+void check_use(const models::Model& model, const recipe::Recipe& recipe) {
   if (model.reads().source || model.reads().image_size > 0)
     throw UserError(
         "the library trains decoders on tokens; use the program for pictures and "
         "encoders");
+  if (engine::named_ranks(recipe) > 1)
+    throw UserError("the library trains in one process on one device; use the program for {}",
+                    engine::named_ranks(recipe));
+  if (recipe.fit)
+    throw UserError(
+        "fit: the library takes a recipe as it is; snug plan --fit finds one that fits");
+}
+
+// A budget is the device's, whoever allocates there, so it holds while snug's own code runs.
+class BudgetHeld {
+ public:
+  BudgetHeld(memory::Ledger& ledger, int64_t bytes) : ledger_(ledger) { ledger_.set_budget(bytes); }
+  BudgetHeld(const BudgetHeld&) = delete;
+  BudgetHeld& operator=(const BudgetHeld&) = delete;
+  ~BudgetHeld() { ledger_.set_budget(0); }
+
+ private:
+  memory::Ledger& ledger_;
+};
+
+engine::Host prepare_without_budget(const recipe::Recipe& recipe) {
+  const engine::Host host =
+      engine::prepare_host(recipe.memory_budget, recipe.num_threads, recipe.accelerator);
+  memory::ledger_of(host.device.type()).set_budget(0);
+  return host;
 }
 
 }  // namespace
@@ -106,47 +148,75 @@ recipe::Recipe read_recipe(const std::vector<std::string>& options, bool full) {
   // Samples are given as tensors: no file is read, and random weights need no tokenizer.
   parsed.recipe.data.class_path = "Synthetic";
   recipe::check_recipe(parsed.command, parsed.recipe);
+  parsed.recipe.out_dir.clear();  // Trainer::save() is told where
   return parsed.recipe;
 }
 
 plan::Prediction predict(const recipe::Recipe& recipe, int64_t tokens) {
-  engine::prepare_host(recipe.memory_budget, recipe.num_threads, recipe.accelerator);
+  prepare_without_budget(recipe);
   const auto model = recipe.model.config.empty()
                          ? std::move(models::open_checkpoint(recipe.checkpoint_dir).model)
                          : models::model_from_config(recipe.model.config);
-  check_reads_text(*model);
-  data::Sample sample;
-  sample.ids.assign(static_cast<size_t>(tokens), 0);
-  sample.labels = sample.ids;
-  const std::vector<data::Sample> samples(static_cast<size_t>(recipe.train.micro_batch_size),
-                                          sample);
-  return plan::predict(*model, recipe,
-                       data::make_micro_batch(samples, batch_options(recipe, *model)), tokens);
+  check_use(*model, recipe);
+  const int64_t most = model->dimensions().max_positions;
+  if (tokens < 1 || tokens > most)
+    throw UserError("samples of {} tokens: give 1 to {}, which is what the model takes", tokens,
+                    most);
+  Rows rows(batch_options(recipe, *model));
+  const auto sample_at = [&](int64_t) {
+    const std::vector<int32_t> ids(static_cast<size_t>(tokens), 0);
+    return data::Sample{.ids = ids, .labels = ids};
+  };
+  rows.set(data::SampleStore::build(recipe.train.micro_batch_size,
+                                    static_cast<int32_t>(recipe.data.ignore_index), sample_at, 1));
+  std::vector<int64_t> all(static_cast<size_t>(recipe.train.micro_batch_size));
+  std::iota(all.begin(), all.end(), 0);
+  return plan::predict(*model, recipe, rows.make(all), tokens);
 }
 
 struct Trainer::Parts {
   Parts(const recipe::Recipe& wanted, const TrainerOptions& options)
       : recipe(wanted),
-        longest(options.longest),
-        host(engine::prepare_host(recipe.memory_budget, recipe.num_threads, recipe.accelerator)),
+        host(prepare_without_budget(recipe)),
         others(memory::ledger_of(host.device.type()).allocated()),
         base(recipe),
         rows(batch_options(recipe, base.model())) {
-    check_reads_text(base.model());
+    const BudgetHeld held = hold_budget();
+    check_use(base.model(), recipe);
+    longest = std::min(options.longest, base.model().dimensions().max_positions);
+    if (longest < 1) throw UserError("longest = {}: give 1 token or more", options.longest);
     engine::choose_matmul_precision(host.device, recipe.matmul_precision);
     engine = engine::make_engine(base.model(), recipe, host.device, longest);
     base.load(engine);
     engine.weights_changed();
     if (options.objective != nullptr) engine.objective = engine.validated = options.objective;
-    for (const auto& policy : options.policies)
+    for (const auto& policy : options.policies) {
+      if (policy == nullptr) throw UserError("a policy of TrainerOptions is null");
       engine.executor->add_policy(std::make_unique<Borrowed>(policy));
+    }
     own_bytes = engine.ledger().allocated() - others;
     phases.emplace(engine, records);
     stepper.emplace(engine, recipe, rows, *phases);
   }
 
+  // Of snug's own tensors, as peaks and predictions are.
+  BudgetHeld hold_budget() const {
+    const int64_t bytes = host.budget_bytes;
+    return {memory::ledger_of(host.device.type()),
+            bytes == 0 ? 0 : bytes + others - host.library_bytes};
+  }
+
+  void set_rows(const at::Tensor& input_ids, const at::Tensor& labels) {
+    if (c10::InferenceMode::is_enabled())
+      throw UserError("c10::InferenceMode forbids gradients; end it around snug's calls");
+    rows.set(store_of(input_ids, labels,
+                      {.longest = longest,
+                       .vocabulary = base.model().dimensions().vocabulary,
+                       .ignore_index = static_cast<int32_t>(recipe.data.ignore_index)}));
+  }
+
   recipe::Recipe recipe;
-  int64_t longest;
+  int64_t longest = 0;
   engine::Host host;
   int64_t others = 0, own_bytes = 0;  // live on the device between steps: the caller's, and ours
   train::BaseModel base;
@@ -161,11 +231,13 @@ Trainer::Trainer(const recipe::Recipe& recipe, const TrainerOptions& options)
     : parts_(std::make_unique<Parts>(recipe, options)) {}
 
 Trainer::~Trainer() = default;
+Trainer::Trainer(Trainer&&) noexcept = default;
+Trainer& Trainer::operator=(Trainer&&) noexcept = default;
 
 Step Trainer::step(const at::Tensor& input_ids, const at::Tensor& labels,
                    std::optional<double> lr) {
   Parts& p = *parts_;
-  p.rows.set(store_of(input_ids, labels, p.recipe.data.ignore_index, p.longest));
+  p.set_rows(input_ids, labels);
   engine::SampleIndices micro_batches;
   for (int64_t begin = 0; begin < p.rows.count(); begin += p.recipe.train.micro_batch_size) {
     const int64_t end = std::min(begin + p.recipe.train.micro_batch_size, p.rows.count());
@@ -175,6 +247,7 @@ Step Trainer::step(const at::Tensor& input_ids, const at::Tensor& labels,
   memory::Ledger& ledger = p.engine.ledger();
   const int64_t live = ledger.allocated();
   p.others = live - p.own_bytes;
+  const BudgetHeld held = p.hold_budget();
   ledger.reset_peak();
   const engine::StepResult result =
       p.stepper->step(micro_batches, lr.value_or(p.recipe.optimizer.lr));
@@ -183,12 +256,15 @@ Step Trainer::step(const at::Tensor& input_ids, const at::Tensor& labels,
           .grad_norm = result.grad_norm,
           .tokens = result.tokens,
           .loss_tokens = result.loss_tokens,
+          .updated = result.updated,
           .peak_bytes = ledger.at_peak().allocated - p.others};
 }
 
 double Trainer::evaluate(const at::Tensor& input_ids, const at::Tensor& labels) {
   Parts& p = *parts_;
-  p.rows.set(store_of(input_ids, labels, p.recipe.data.ignore_index, p.longest));
+  p.set_rows(input_ids, labels);
+  p.others = p.engine.ledger().allocated() - p.own_bytes;
+  const BudgetHeld held = p.hold_budget();
   return engine::validate(*p.engine.executor, p.rows, p.rows.count(),
                           {.micro_batch_size = p.recipe.train.micro_batch_size,
                            .compute = p.engine.precision.compute,

@@ -9,6 +9,10 @@
 // What is included here may be used too: nn::Objective (what training minimises) and exec::Policy
 // (hooks around every unit's forward and backward) are meant to be derived from. Errors are
 // exceptions of base/error.h: UserError for a wrong recipe or file, OutOfMemory for the budget.
+//
+// What holds for the whole process: num_threads of the newest trainer or prediction; numbers below
+// 1e-38 become zero; libtorch's allocators are snug's, which count. A memory_budget is of what snug
+// holds, and refuses nothing between its calls.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -38,7 +42,10 @@ namespace snug {
 recipe::Recipe read_recipe(const std::vector<std::string>& options, bool full = false);
 
 // What a step over train.global_batch_size samples would take, train.micro_batch_size at a time, of
-// `tokens` tokens each, before a byte is allocated. Equal to such a step's peak_bytes.
+// `tokens` tokens each, before a byte is allocated. Equal to such a step's peak_bytes, with
+// TrainerOptions::longest = `tokens` (tables of positions are as long). One at a time: it counts
+// what the process allocates. Throws
+// UserError for more tokens than the model takes, for several devices and for fit.
 plan::Prediction predict(const recipe::Recipe& recipe, int64_t tokens);
 
 // One optimizer step.
@@ -47,12 +54,16 @@ struct Step {
   double grad_norm = 0;  // before clipping
   int64_t tokens = 0;
   int64_t loss_tokens = 0;
+  // Whether the weights changed: not where the gradients are no finite numbers, nor, with 16-mixed,
+  // while the loss scale falls.
+  bool updated = true;
   int64_t peak_bytes = 0;  // of the device in this step, without the caller's own tensors
 };
 
 struct TrainerOptions {
-  int64_t longest = 512;  // tokens of a sample, at most
-  // What training minimises; null: cross-entropy as the recipe has it.
+  int64_t longest = 512;  // tokens of a sample, at most; where the model takes fewer, those
+  // What training minimises; null: cross-entropy as the recipe has it. Another one replaces all of
+  // that: label smoothing, z-loss and the balancing of experts too.
   std::shared_ptr<const nn::Objective> objective = nullptr;
   // Called around every unit after the recipe's own techniques.
   std::vector<std::shared_ptr<exec::Policy>> policies = {};
@@ -64,6 +75,8 @@ class Trainer {
   // weights, gradients' places and optimizer states. Throws UserError, OutOfMemory.
   explicit Trainer(const recipe::Recipe& recipe, const TrainerOptions& options = {});
   ~Trainer();
+  Trainer(Trainer&&) noexcept;
+  Trainer& operator=(Trainer&&) noexcept;
 
   // One step over a global batch: input_ids (S, T) integers; labels of the same shape, -100 where
   // a token is not to be learned, not shifted: a label is its token's own id. Runs micro-batches of
@@ -76,10 +89,14 @@ class Trainer {
   // Where every byte of the device is: now, at the peak, by category and by unit.
   const memory::Ledger& ledger() const;
   std::vector<nn::Unit*> units() const;
+  // `value` is on the device, where no technique keeps the weight elsewhere between steps: kept()
+  // is where it is.
   std::vector<nn::Parameter*> parameters() const;
 
   // Writes what was trained as a directory that `snug generate` and transformers load: the model,
-  // or a PEFT adapter. Replaces nothing: the folder must not exist.
+  // or a PEFT adapter beside the recipe's checkpoint_dir. What began as a model.config has no
+  // tokenizer, which generating and training again need, and an adapter of it no base. Replaces
+  // nothing: the folder must not exist.
   void save(const std::filesystem::path& folder);
 
  private:

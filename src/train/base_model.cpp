@@ -160,7 +160,7 @@ std::string option_name(const nlohmann::json::json_pointer& key) {
 // model that it starts from, to which an adapter belongs.
 void check_base_stays(const recipe::Recipe& recipe) {
   namespace fs = std::filesystem;
-  if (recipe.checkpoint_dir.empty()) return;
+  if (recipe.checkpoint_dir.empty() || recipe.out_dir.empty()) return;
   const fs::path written = fs::weakly_canonical(fs::path(recipe.out_dir) / "final");
   const fs::path base = fs::weakly_canonical(recipe.checkpoint_dir);
   const auto [end, _] = std::mismatch(written.begin(), written.end(), base.begin(), base.end());
