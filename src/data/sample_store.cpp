@@ -93,7 +93,7 @@ Sample SampleStore::sample(int64_t index) const {
     sample.ids.push_back(stored < 0 ? ~stored : stored);
     sample.labels.push_back(stored < 0 ? ignore_index_ : stored);
   }
-  sample.raw_tokens = raw_tokens_[index];
+  sample.raw_tokens = raw_tokens_[place(index)];
   sample.source_tokens = source_tokens(index);
   sample.num_pictures = num_pictures(index);
   return sample;

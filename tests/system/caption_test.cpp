@@ -97,6 +97,16 @@ TEST_F(Captions, PassOverWhatCannotBeRead) {
   EXPECT_NE(result.output.find("a.png\t"), std::string::npos) << result.output;
 }
 
+TEST_F(Captions, NameWhatInAFolderCannotBeRead) {
+  std::ofstream(photos_ / "c.AVIF") << "unknown";
+  fs::create_symlink("nowhere.png", photos_ / "d.png");
+  fs::create_symlink("e.png", photos_ / "e.png");
+  const Result result = caption({photos_});
+  EXPECT_EQ(result.exit_code, 2) << result.output;
+  for (const char* name : {"c.AVIF", "d.png", "e.png", "a.png\t"})
+    EXPECT_NE(result.output.find(name), std::string::npos) << name << "\n" << result.output;
+}
+
 TEST_F(Captions, NoFileIsLeftOrEmptiedWhereNoPictureCouldBeRead) {
   std::ofstream(photos_ / "b.jpg", std::ios::trunc) << "\xff\xd8 broken";
   const fs::path out = folder_ / "out.txt";

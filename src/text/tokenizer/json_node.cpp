@@ -8,7 +8,7 @@
 namespace snug::tokenizer {
 namespace {
 
-constexpr size_t kMaxJsonBytes = size_t{1} << 30;
+constexpr size_t kMaxJsonBytes = size_t{1} << 28;
 constexpr int kMaxDepth = 200;
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/error.h"
 #include "text/tokenizer/json_node.h"
 
 namespace snug::tokenizer {
@@ -37,7 +38,7 @@ class Regex {
 // A "pattern" of tokenizer.json: {"String": literal} or {"Regex": expression}.
 class TextPattern {
  public:
-  explicit TextPattern(const Node& node) {
+  explicit TextPattern(const Node& node) : where_(node.where()) {
     if (node.is_string()) {
       literal_ = node.string();
     } else if (const auto literal = node.find("String")) {
@@ -65,12 +66,18 @@ class TextPattern {
       out += text.substr(done, begin - done);
       out += by;
       done = end;
+      if (out.size() > kMostReplaced && out.size() / 8 > text.size())
+        throw UserError("{}: replacing makes more than {} MiB of {} bytes", where_,
+                        kMostReplaced >> 20, text.size());
     }
     out += text.substr(done);
     return out;
   }
 
  private:
+  static constexpr size_t kMostReplaced = size_t{64} << 20;  // bytes
+
+  std::string where_;  // in tokenizer.json
   std::string literal_;
   std::optional<Regex> regex_;
 };

@@ -22,8 +22,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array<std::string_view, 11> kEndings = {
-    ".jpg", ".jpeg", ".jpe", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm"};
+constexpr std::array<std::string_view, 14> kEndings = {".jpg", ".jpeg", ".jpe",  ".png",  ".gif",
+                                                       ".bmp", ".webp", ".tif",  ".tiff", ".ppm",
+                                                       ".pgm", ".avif", ".heic", ".heif"};
 
 bool is_named_as_picture(const fs::path& file) {
   std::string ending = file.extension().string();
@@ -35,6 +36,12 @@ bool is_named_as_picture(const fs::path& file) {
 // Files that desktops create beside pictures (._photo.jpg, .thumbnails).
 bool is_hidden(const fs::path& path) { return path.filename().string().starts_with('.'); }
 
+// A link that leads nowhere counts: that it cannot be read is to be said.
+bool may_be_file(const fs::directory_entry& entry) {
+  std::error_code lost;
+  return entry.is_regular_file(lost) || (entry.is_symlink(lost) && !entry.is_directory(lost));
+}
+
 std::vector<fs::path> pictures_below(const fs::path& folder) {
   std::vector<fs::path> found;
   std::error_code fault;
@@ -42,7 +49,7 @@ std::vector<fs::path> pictures_below(const fs::path& folder) {
   for (; !fault && entry != end; entry.increment(fault)) {
     if (is_hidden(entry->path()))
       entry.disable_recursion_pending();
-    else if (entry->is_regular_file() && is_named_as_picture(entry->path()))
+    else if (is_named_as_picture(entry->path()) && may_be_file(*entry))
       found.push_back(entry->path());
   }
   if (fault) throw UserError("{} cannot be read: {}", folder.string(), fault.message());

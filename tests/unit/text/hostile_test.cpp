@@ -152,6 +152,21 @@ TEST_F(Hostile, ACatastrophicPatternEndsInAnError) {
   }
 }
 
+// Six steps of a thousand letters for one would be 10^18 of them.
+TEST_F(Hostile, ReplacementsThatGrowWithoutEndAreRefused) {
+  const json grow{
+      {"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", std::string(1000, 'a')}};
+  good_["normalizer"] = {{"type", "Sequence"}, {"normalizers", json(6, grow)}};
+  const auto tokenizer = load(good_.dump());
+  try {
+    tokenizer->encode("a", false);
+    FAIL();
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("replacing makes more than 64 MiB"), std::string::npos)
+        << error.what();
+  }
+}
+
 TEST_F(Hostile, APatternThatMatchesNothingDoesNotHang) {
   good_["pre_tokenizer"] = split_by("x*");
   EXPECT_EQ(load(good_.dump())->encode("ab", false).size(), 1u);
