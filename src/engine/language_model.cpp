@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "core/memory/ledger.h"
 #include "engine/adapters/adapter_directory.h"
 #include "engine/adapters/adapters.h"
@@ -97,6 +98,12 @@ LanguageModel open_language_model(const std::filesystem::path& path, at::Device 
   for (const std::string& directory : directories) {
     const checkpoint::Adapter adapter = read_adapter(directory, *checkpoint.model);
     own = own_weights(checkpoint, adapter, directory, directories.size() == 1);
+    if (const std::string quantized = quantizing_options(directory);
+        !quantized.empty() && options.quantize.empty())
+      warn(
+          "{} was trained beside quantized weights, and is used beside the original ones of the "
+          "base; {} gives what it was trained with",
+          directory, quantized);
     result.adapters.push_back(load_layers(adapter, directory, device, result.precision.parameters));
   }
   recipe::Recipe recipe;

@@ -317,19 +317,12 @@ fs::path destination_of(const recipe::MergeOptions& options) {
 
 // snug's own run.json, in the folder above the adapter's, says whether the base was quantized.
 void warn_of_quantized_base(const recipe::MergeOptions& options) {
-  const fs::path record = fs::absolute(options.checkpoint_dir).lexically_normal() / "../run.json";
-  std::error_code ignored;
-  if (!options.quantize.empty() || !fs::exists(record, ignored)) return;
-  const auto run = nlohmann::json::parse(read_file(record, size_t{1} << 28), nullptr,
-                                         /*allow_exceptions=*/false);
-  const auto recipe = run.is_object() ? run.value("recipe", nlohmann::json()) : nlohmann::json();
-  if (!recipe.is_object() || !recipe.value("quantize", nlohmann::json()).is_string()) return;
-  const std::string format = recipe["quantize"];
-  if (format.empty() || format == "none") return;
+  const std::string own = engine::quantizing_options(options.checkpoint_dir);
+  if (own.empty() || !options.quantize.empty()) return;
   warn(
-      "{} was trained beside weights in {}; this merges it into the original weights of the base. "
-      "To merge into the weights that it was trained beside: --quantize {} --precision {}",
-      options.checkpoint_dir, format, format, recipe.value("precision", std::string("bf16-true")));
+      "{} was trained beside quantized weights; this merges it into the original weights of the "
+      "base. To merge into the weights that it was trained beside: {}",
+      options.checkpoint_dir, own);
 }
 
 }  // namespace

@@ -115,7 +115,8 @@ void verify(const recipe::VerifyOptions& options) {
         print_text(verdict);
     }
   }
-  if (options.json) std::printf("%s\n", all.dump().c_str());
+  if (options.json)
+    std::printf("%s\n", all.dump(-1, ' ', false, json::error_handler_t::replace).c_str());
   if (folders.empty())
     throw UserError(
         "nothing in {} has checksums ({}); snug writes them beside each checkpoint, model and "

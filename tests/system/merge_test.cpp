@@ -171,7 +171,9 @@ TEST_F(Merge, ARunsAdapterKeepsItsLoss) {
       EXPECT_NEAR(loss(out / "final"), wanted, 1e-5 * wanted);
     } else {
       expect_part(run({"merge", out / "final", "--out_dir", folder_ / "other"}), 0,
-                  "was trained beside weights in bnb.nf4");
+                  "was trained beside quantized weights");
+      expect_part(run({"generate", out / "final", "--prompt", "a", "--max_new_tokens", "1"}), 0,
+                  "--quantize bnb.nf4 --precision");
     }
   }
 }

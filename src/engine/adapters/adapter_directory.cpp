@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -168,6 +169,20 @@ fs::path find_base(const fs::path& directory) {
       "{} is for the base {}, which is not on this machine (looked for {}); give the base's folder "
       "too, or fetch it with: snug download ORG/NAME",
       directory.string(), name, fmt::join(places, ", "));
+}
+
+std::string quantizing_options(const fs::path& directory) {
+  const fs::path record = fs::absolute(directory).lexically_normal() / "../run.json";
+  std::error_code ignored;
+  if (!fs::exists(record, ignored)) return "";
+  const auto run = nlohmann::json::parse(read_file(record, size_t{1} << 28), nullptr,
+                                         /*allow_exceptions=*/false);
+  const auto recipe = run.is_object() ? run.value("recipe", nlohmann::json()) : nlohmann::json();
+  if (!recipe.is_object() || !recipe.value("quantize", nlohmann::json()).is_string()) return "";
+  const std::string format = recipe["quantize"];
+  if (format.empty() || format == "none") return "";
+  return fmt::format("--quantize {} --precision {}", format,
+                     recipe.value("precision", std::string("bf16-true")));
 }
 
 checkpoint::Adapter read_adapter(const fs::path& directory, models::Model& base) {

@@ -17,6 +17,10 @@ bool is_adapter_directory(const std::filesystem::path& directory);
 // Hugging Face cache. Throws UserError with the places searched.
 std::filesystem::path find_base(const std::filesystem::path& directory);
 
+// The options that quantize a base as the run beside whose run.json the adapter lies had it:
+// "--quantize bnb.nf4 --precision bf16-true"; empty if it was not quantized, or nobody knows.
+std::string quantizing_options(const std::filesystem::path& directory);
+
 // Reads the adapter and checks it against the model. Throws UserError with the module and both
 // shapes if they do not match.
 checkpoint::Adapter read_adapter(const std::filesystem::path& directory, models::Model& base);

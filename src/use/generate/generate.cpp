@@ -51,8 +51,11 @@ void answer(TextGenerator& generator, GenerationRequest request,
     return;
   }
   print_piece(stream ? "\n" : result.text + "\n");
-  std::fprintf(stderr, "(%zu tokens, %.1f tokens/s)\n", result.ids.size(),
-               seconds > 0 ? static_cast<double>(result.ids.size()) / seconds : 0.0);
+  const auto num_tokens = static_cast<int64_t>(result.ids.size());
+  const bool is_full = !result.ended && num_tokens < request.options.max_new_tokens;
+  std::fprintf(stderr, "(%lld tokens, %.1f tokens/s%s)\n", static_cast<long long>(num_tokens),
+               seconds > 0 ? static_cast<double>(num_tokens) / seconds : 0.0,
+               is_full ? "; cut off where the model takes no more" : "");
 }
 
 // Prints all answers of the model with its current adapter.

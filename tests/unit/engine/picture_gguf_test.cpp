@@ -249,7 +249,8 @@ TEST_F(PictureGguf, IsFoundBesideTheLanguageModel) {
   EXPECT_TRUE(sees(folder_.path()));
   EXPECT_FALSE(sees(written));
   fs::copy_file(written, folder_ / "third.gguf");
-  EXPECT_FALSE(sees(folder_.path()));
+  EXPECT_THAT(refusal_of([&] { models::open_checkpoint(folder_.path()); }),
+              testing::HasSubstr("holds 2 GGUF models: name one of smolvlm.gguf, third.gguf"));
   EXPECT_THAT(refusal_of([&] { models::open_checkpoint(folder_ / "mmproj-other.gguf"); }),
               testing::HasSubstr("name the language model's file"));
 }

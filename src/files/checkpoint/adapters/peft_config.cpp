@@ -331,7 +331,8 @@ std::string peft_config_text(const AdapterConfig& config) {
   if (!config.exclude_modules.empty())
     root["exclude_modules"] = modules_json(config.exclude_modules);
   if (!config.target_parameters.empty()) root["target_parameters"] = config.target_parameters;
-  return root.dump(2) + "\n";
+  // A path need not be UTF-8; an adapter whose base is to be named by hand is better than none.
+  return root.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace snug::checkpoint
