@@ -14,6 +14,7 @@
 #include "data/dataset.h"
 #include "data/prompts.h"
 #include "engine/adapters/adapters.h"
+#include "engine/export/export.h"
 #include "engine/host.h"
 #include "engine/open_data.h"
 #include "engine/run_length.h"
@@ -282,6 +283,8 @@ void Finetune::check_disk() const {
     need.num_there = checkpoint::count_up_to(recipe_.out_dir, resume_->state.step);
   dist::agree(&mesh_->world(), [&]() -> std::string {
     if (world_->rank() > 0) return "";
+    if (recipe_.train.save_model && !is_in_others_folder_)
+      engine::check_replaceable(final_folder(recipe_));
     std::error_code unknown;
     const auto space = std::filesystem::space(recipe_.out_dir, unknown);
     if (unknown) return "";

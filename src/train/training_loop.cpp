@@ -107,6 +107,18 @@ void TrainingLoop::run() {
   parts_.startup.begin_first_step();
   while (!is_over()) take_step();
   parts_.figures.end_fit();
+  tell_of_skipped_end();
+}
+
+// The record of a run that ends so must not look like any other's.
+void TrainingLoop::tell_of_skipped_end() const {
+  if (skipped_ == 0 || parts_.world.rank() > 0) return;
+  parts_.log.record().notes.push_back(fmt::format(
+      "the last {} were skipped, since loss or gradients were no numbers: the model is that of "
+      "step "
+      "{}, which may be why",
+      skipped_ == 1 ? "step" : fmt::format("{} steps", skipped_), state_.step - skipped_));
+  log_warning(parts_.log.record().notes.back());
 }
 
 bool TrainingLoop::is_over() const {
@@ -361,6 +373,11 @@ void TrainingLoop::validate() {
                 dataset.validation.count(),
                 dataset.validation_pictures.rows ? "; their pictures could not be read" : "");
   parts_.log.validation(state_.step, result.loss, result.tokens);
+  if (!std::isfinite(result.loss) && parts_.world.rank() == 0)
+    log_warning(fmt::format(
+        "the validation loss at step {} is {}: the model gives no numbers on held-out rows; train "
+        "from the checkpoint before with a lower --optimizer.lr than {}",
+        state_.step, result.loss, recipe_.optimizer.lr));
   parts_.log.print(fmt::format("Validation at step {}: loss {:.4f}, perplexity {:.2f} ({} tokens)",
                                state_.step, result.loss, std::exp(result.loss),
                                with_commas(result.tokens)));

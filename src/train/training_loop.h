@@ -72,6 +72,7 @@ class TrainingLoop {
   std::vector<int64_t> longest_samples_first() const;
   int64_t micro_batch_size() const;
   void tell_of_shorter_warmup() const;
+  void tell_of_skipped_end() const;
 
   Parts parts_;
   const recipe::Recipe& recipe_;

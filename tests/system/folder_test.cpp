@@ -130,6 +130,34 @@ TEST_F(RunFolder, ResumedAtItsEndWritesTheModel) {
   EXPECT_EQ(read_run(out_)["steps"].size(), 4U);
 }
 
+TEST_F(RunFolder, ThatTheModelCannotTakeIsRefusedBeforeTheFirstStep) {
+  ASSERT_EQ(train({"--train.max_steps", "2", "--train.save_interval", "2"}).exit_code, 0);
+  std::ofstream(out_ / "final/notes.txt") << "mine";
+  const Result again = train({"--train.max_steps", "4", "--resume", "auto"});
+  EXPECT_EQ(again.exit_code, 2) << again.output;
+  EXPECT_TRUE(has(again.output, "final contains notes.txt, which is not a model file; move it"))
+      << again.output;
+  EXPECT_EQ(read_run(out_)["steps"].size(), 2U);
+  EXPECT_EQ(read_file(out_ / "final/notes.txt"), "mine");
+}
+
+// A service may start programs without them; files would be opened in their place.
+TEST_F(RunFolder, IsNotWrittenToByWhatIsPrintedNowhere) {
+  const Words more{"--train.max_steps", "2", "--train.log_interval", "1"};
+  ASSERT_EQ(train(more).exit_code, 0);
+  const auto lines = [&](const char* name) {
+    const std::string text = read_file(out_ / name);
+    return std::count(text.begin(), text.end(), '\n');
+  };
+  const auto rows = lines("metrics.csv"), log = lines("log.txt");
+  Words closed = words(more);
+  std::string command = "exec 0<&- 1>&- 2>&-; exec snug";
+  for (const std::string& word : closed) command += " '" + word + "'";
+  ASSERT_EQ(run_in_shell(command).exit_code, 0);
+  EXPECT_EQ(lines("metrics.csv"), rows) << read_file(out_ / "metrics.csv");
+  EXPECT_EQ(lines("log.txt"), log + 1) << "an earlier run's files were moved, which is said";
+}
+
 TEST_F(RunFolder, MergesAndConversionsLeaveNoLock) {
   ASSERT_EQ(train({"--train.max_steps", "1"}).exit_code, 0);
   ASSERT_EQ(run({"convert", out_ / "final", folder_ / "to/litgpt", "--to", "litgpt"}).exit_code, 0);

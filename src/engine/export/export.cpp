@@ -37,18 +37,10 @@ bool is_model_file(const fs::path& path) {
   return known && fs::is_regular_file(path);
 }
 
-void refuse_foreign_files(const fs::path& directory) {
-  if (!fs::exists(directory)) return;
-  if (!fs::is_directory(directory))
-    throw UserError("{} is a file; name a new folder", directory.string());
-  for (const auto& entry : fs::directory_iterator(directory))
-    if (!is_model_file(entry.path()))
-      throw UserError("{} contains {}, which is not a model file; name a new or an empty folder",
-                      directory.string(), entry.path().filename().string());
-}
-
-// Turns "model/" and "." into the folder's own name.
+// Turns "model/" and "." into the folder's own name, and a link into what it leads to, so that a
+// model that is written again stays on that disk.
 fs::path whole_name(const fs::path& wanted) {
+  if (fs::is_symlink(wanted)) return fs::weakly_canonical(wanted);
   const fs::path directory = fs::absolute(wanted).lexically_normal();
   return directory.has_filename() ? directory : directory.parent_path();
 }
@@ -65,7 +57,7 @@ fs::path old_name(const fs::path& directory) { return hidden(directory, "replace
 // deleted last.
 void replace_directory(const fs::path& wanted, const AddFiles& fill, const AddFiles& add) {
   const fs::path directory = whole_name(wanted);
-  refuse_foreign_files(directory);
+  check_replaceable(directory);
   const fs::path temporary = new_name(directory), old = old_name(directory);
   finish_replacing(directory);  // an earlier attempt may have moved the old one away
   try {
@@ -161,6 +153,17 @@ int64_t peft_directory_bytes(const checkpoint::Adapter& shapes,
   const int64_t bytes =
       checkpoint::peft_bytes(shapes) + (tokenizer == nullptr ? 0 : tokenizer->directory_bytes());
   return bytes + files::checksums_bytes(bytes, kSmallFiles);
+}
+
+void check_replaceable(const fs::path& directory) {
+  if (!fs::exists(directory)) return;
+  if (!fs::is_directory(directory))
+    throw UserError("{} is a file; move it away, or name another folder", directory.string());
+  for (const auto& entry : fs::directory_iterator(directory))
+    if (!is_model_file(entry.path()))
+      throw UserError(
+          "{} contains {}, which is not a model file; move it away, or name another folder",
+          directory.string(), entry.path().filename().string());
 }
 
 // The new directory is renamed only once it is complete, so between the two renames both old and

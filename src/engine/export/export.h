@@ -48,6 +48,10 @@ int64_t hugging_face_bytes(models::Model& model, const tokenizer::Tokenizer* tok
 int64_t peft_directory_bytes(const checkpoint::Adapter& shapes,
                              const tokenizer::Tokenizer* tokenizer);
 
+// Whether a model's directory can be written there, in place of one or anew: throws UserError for a
+// file, and for a folder that holds more than a model.
+void check_replaceable(const std::filesystem::path& directory);
+
 // Cleans up after a program that was killed while replacing this directory: afterwards the
 // directory is complete, old or new, and temporary ones are removed.
 void finish_replacing(const std::filesystem::path& directory);

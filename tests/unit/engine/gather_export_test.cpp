@@ -109,7 +109,8 @@ TEST_F(GatherExport, AFailureEndsAll) {
   write_file_atomically(folder_ / "a_file", "");
   const std::vector<std::string> errors = export_to(folder_ / "a_file");
   for (const std::string& error : errors)
-    EXPECT_EQ(error, "rank 0: " + (folder_ / "a_file").string() + " is a file; name a new folder");
+    EXPECT_EQ(error, "rank 0: " + (folder_ / "a_file").string() +
+                         " is a file; move it away, or name another folder");
   // In the midst of it, with a unit gathered.
   const auto late = test::as_ranks(kRanks, [&](ThreadGroup& ranks) {
     InParts& own = *models_[static_cast<size_t>(ranks.rank())];
