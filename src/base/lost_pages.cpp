@@ -68,9 +68,8 @@ void say_file_at(uintptr_t address) {
 void end_with_words(int, siginfo_t* info, void*) {
   say("\nsnug: ");
   say_file_at(reinterpret_cast<uintptr_t>(info->si_addr));
-  say(" was cut short or replaced in place while it was being read, or its disk failed; put it "
-      "back "
-      "as it was and run the command again\n");
+  say(" was cut short or replaced in place while it was being read, or its disk failed; ");
+  say("put it back as it was and run the command again\n");
   ::_exit(2);
 }
 

@@ -118,6 +118,7 @@ GgufFiles find_gguf(const fs::path& folder) {
   if (languages.size() == 1 && pictures.size() == 1) return {languages.front(), pictures.front()};
   if (languages.size() > 1) {
     std::vector<std::string> names;
+    names.reserve(languages.size());
     for (const fs::path& file : languages) names.push_back(file.filename().string());
     std::ranges::sort(names);
     throw UserError("{} holds {} GGUF models: name one of {}", folder.string(), names.size(),

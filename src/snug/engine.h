@@ -44,8 +44,8 @@ recipe::Recipe read_recipe(const std::vector<std::string>& options, bool full = 
 // What a step over train.global_batch_size samples would take, train.micro_batch_size at a time, of
 // `tokens` tokens each, before a byte is allocated. Equal to such a step's peak_bytes, with
 // TrainerOptions::longest = `tokens` (tables of positions are as long). One at a time: it counts
-// what the process allocates. Throws
-// UserError for more tokens than the model takes, for several devices and for fit.
+// what the process allocates. Throws UserError for more tokens than the model takes, for several
+// devices and for fit.
 plan::Prediction predict(const recipe::Recipe& recipe, int64_t tokens);
 
 // One optimizer step.

@@ -114,9 +114,8 @@ void TrainingLoop::run() {
 void TrainingLoop::tell_of_skipped_end() const {
   if (skipped_ == 0 || parts_.world.rank() > 0) return;
   parts_.log.record().notes.push_back(fmt::format(
-      "the last {} were skipped, since loss or gradients were no numbers: the model is that of "
-      "step "
-      "{}, which may be why",
+      "the last {} were skipped, since loss or gradients were no numbers; the model is that of "
+      "step {}, which may be why",
       skipped_ == 1 ? "step" : fmt::format("{} steps", skipped_), state_.step - skipped_));
   log_warning(parts_.log.record().notes.back());
 }

@@ -181,8 +181,9 @@ std::string quantizing_options(const fs::path& directory) {
   if (!recipe.is_object() || !recipe.value("quantize", nlohmann::json()).is_string()) return "";
   const std::string format = recipe["quantize"];
   if (format.empty() || format == "none") return "";
+  const auto precision = recipe.value("precision", nlohmann::json());
   return fmt::format("--quantize {} --precision {}", format,
-                     recipe.value("precision", std::string("bf16-true")));
+                     precision.is_string() ? precision.get<std::string>() : "bf16-true");
 }
 
 checkpoint::Adapter read_adapter(const fs::path& directory, models::Model& base) {

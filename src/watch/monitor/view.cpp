@@ -120,7 +120,7 @@ Section Painter::ranks(size_t most) const {
   std::vector<const RankLook*> order;
   for (const RankLook& rank : look_.ranks) order.push_back(&rank);
   if (order.size() + 1 > most)
-    std::ranges::stable_partition(order, [](const RankLook* rank) {
+    std::stable_partition(order.begin(), order.end(), [](const RankLook* rank) {
       return rank->is_gone || (rank->has_ended() && rank->live.outcome != "ok");
     });
   const size_t shown = order.size() + 1 <= most ? order.size() : std::max<size_t>(most, 3) - 2;
