@@ -275,10 +275,15 @@ void flush_output() {
 }
 
 // A file that is opened while standard input, output or error are closed would take their place,
-// and get what the program prints. They lead nowhere instead.
+// and get what the program prints. They lead nowhere instead; that a result cannot be printed is
+// still an error.
 void open_standard_streams() {
   int opened = 0;
-  while (opened >= 0 && opened <= STDERR_FILENO) opened = ::open("/dev/null", O_RDWR);
+  while (opened >= 0 && opened <= STDERR_FILENO) {
+    const bool is_output =
+        ::fcntl(STDIN_FILENO, F_GETFD) >= 0 && ::fcntl(STDOUT_FILENO, F_GETFD) < 0;
+    opened = ::open(is_output ? "/dev/full" : "/dev/null", O_RDWR);
+  }
   if (opened > STDERR_FILENO) ::close(opened);
 }
 

@@ -63,8 +63,7 @@ std::optional<std::filesystem::path> checkpoint_of(const recipe::Recipe& recipe,
     const auto latest = checkpoint::find_latest(recipe.out_dir, ranks);
     if (!latest && recipe.resume == "true")
       throw UserError(
-          "--resume true: there is no whole checkpoint in {}; use --resume auto to start without "
-          "one",
+          "--resume true: there is no checkpoint in {}; use --resume auto to start without one",
           recipe.out_dir);
     return latest;
   }

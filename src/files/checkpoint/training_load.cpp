@@ -195,25 +195,26 @@ class Loader {
 };
 
 // What is wrong with a checkpoint, all of its bytes compared; empty: nothing.
-std::string whole_fault_of(const fs::path& folder) {
-  const std::string fault = fault_of(folder);
-  return fault.empty() ? files::fault_of_files(folder, files::Weights::ByBytes) : fault;
+std::string whole_fault_of(const fs::path& folder) try {
+  const std::string fault = files::fault_of_files(folder, files::Weights::ByBytes);
+  return fault.empty() ? fault_of(folder) : fault;
+} catch (const UserError& error) {
+  return error.what();
 }
 
-// Damage shows as bytes are read. Only then are all of them compared, to name it and what is whole.
+// Damage shows as bytes are read. Only then are all of them compared, to name a checkpoint without.
 std::string with_other_checkpoint(const fs::path& wanted, const UserError& error) {
   const fs::path folder = wanted.has_filename() ? wanted : wanted.parent_path();
-  const std::string fault = whole_fault_of(folder);
-  if (fault.empty()) return error.what();
+  if (whole_fault_of(folder).empty()) return error.what();
   const std::vector<fs::path> all = all_checkpoints(folder.parent_path());
   auto other = std::ranges::find(all, folder.filename(), &fs::path::filename);
   if (other != all.end()) ++other;  // newest first
   other = std::find_if(other, all.end(),
                        [](const fs::path& one) { return whole_fault_of(one).empty(); });
   const std::string remedy =
-      other == all.end() ? "no earlier checkpoint beside it is whole; copy it again"
+      other == all.end() ? "no earlier checkpoint beside it is whole"
                          : fmt::format("--resume {} goes on from the one before", other->string());
-  return fmt::format("{} is damaged: {}; {}", folder.string(), fault, remedy);
+  return fmt::format("{}; {}", error.what(), remedy);
 }
 
 }  // namespace

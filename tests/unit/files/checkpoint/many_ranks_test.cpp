@@ -350,7 +350,7 @@ TEST_F(Damaged, TruncatedFile) {
 
 TEST_F(Damaged, TruncatedIndex) {
   fs::resize_file(saved_ / kIndexName, 200);
-  expect_damaged("index.json has 200 bytes");
+  expect_damaged("index.json is damaged");
 }
 
 TEST_F(Damaged, IndexOfNonsense) {
