@@ -14,6 +14,7 @@
 
 #include "base/trace.h"
 #include "core/memory/ledger.h"
+#include "core/ops/device/cuda.h"
 
 namespace snug::engine::cuda {
 namespace {
@@ -80,7 +81,8 @@ int64_t driver_bytes() {
   return std::clamp<int64_t>(used, 0, kMost);
 }
 
-void prepare() {
+void prepare(bool own_stream) {
+  if (own_stream) ops::cuda::use_own_stream();
   at::globalContext().setAllowBF16ReductionCuBLAS(/*allow_reduced_precision=*/false);
   at::globalContext().setAllowFP16ReductionCuBLAS(/*allow_reduced_precision=*/false);
   const auto options = at::TensorOptions().device(at::kCUDA).dtype(at::kBFloat16);

@@ -20,7 +20,8 @@ int64_t free_bytes();  // free at this moment
 int64_t driver_bytes();
 
 // Initializes the GPU: products accumulate in float32, and cuBLAS allocates its workspace now, so
-// that the ledger does not count it for an operator.
-void prepare();
+// that the ledger does not count it for an operator. `own_stream`: all is done on a stream of its
+// own, which recording needs (core/ops/device/recording.h).
+void prepare(bool own_stream);
 
 }  // namespace snug::engine::cuda

@@ -11,6 +11,6 @@ std::string name() { return {}; }
 int64_t total_bytes() { return 0; }
 int64_t free_bytes() { return 0; }
 int64_t driver_bytes() { return 0; }
-void prepare() {}
+void prepare(bool /*own_stream*/) {}
 
 }  // namespace snug::engine::cuda

@@ -14,6 +14,8 @@
 #include "base/trace.h"
 #include "core/memory/disk_file.h"
 #include "core/memory/placement.h"
+#include "core/ops/device/cuda.h"
+#include "core/ops/device/device.h"
 #include "engine/adapters/adapters.h"
 #include "engine/adapters/trained_parts.h"
 #include "engine/exec/policies/optimizer_in_backward.h"
@@ -379,6 +381,10 @@ Engine make_engine(models::Model& model, const recipe::Recipe& recipe, at::Devic
   engine.executor =
       std::make_unique<exec::Executor>(engine.units, std::move(policies), engine.ledger(),
                                        engine.stage.ranges, make_links(model, recipe, engine));
+  if (recipe.cuda_graphs && ops::kernel_device(device) == at::kCUDA) {
+    if (device.is_cuda()) ops::cuda::use_own_stream();
+    engine.executor->record_passes();
+  }
   return engine;
 }
 

@@ -38,14 +38,14 @@ namespace {
 
 }  // namespace
 
-at::Device open_device(const recipe::Word<recipe::Accelerator>& accelerator) {
+at::Device open_device(const recipe::Word<recipe::Accelerator>& accelerator, bool own_stream) {
   const recipe::Accelerator wanted = accelerator.value();
   if (wanted == recipe::Accelerator::Cpu) return at::kCPU;
   if (cuda::count() == 0) {
     if (wanted == recipe::Accelerator::Cuda) refuse_cuda();
     return at::kCPU;
   }
-  cuda::prepare();
+  cuda::prepare(own_stream);
   return {at::kCUDA, 0};
 }
 
@@ -138,7 +138,7 @@ void use_threads(int64_t wanted) {
 }
 
 Host prepare_host(const std::string& memory_budget, int64_t num_threads,
-                  const recipe::Word<recipe::Accelerator>& accelerator) {
+                  const recipe::Word<recipe::Accelerator>& accelerator, bool own_stream) {
   see_own_gpu();
   memory::install_allocators();
   // Numbers below 1e-38 become zero: an early gradient is full of them in some layers, and each one
@@ -147,7 +147,7 @@ Host prepare_host(const std::string& memory_budget, int64_t num_threads,
   at::globalContext().setFlushDenormal(true);
   use_threads(num_threads);
   const int64_t budget = memory_budget.empty() ? 0 : parse_bytes(memory_budget, "memory_budget");
-  const at::Device device = engine::open_device(accelerator);
+  const at::Device device = engine::open_device(accelerator, own_stream);
   memory::Ledger& ledger = memory::ledger_of(device.type());
   Host host{.device = device, .budget_bytes = budget};
   if (device.is_cuda()) {

@@ -17,7 +17,8 @@ namespace snug::engine {
 // `accelerator` is auto, cpu or cuda; auto takes a GPU if this build has CUDA and one is visible.
 // Initializes the device: afterwards it holds the memory that its libraries keep for themselves.
 // Throws UserError for cuda without a GPU. Call after memory::install_allocators().
-at::Device open_device(const recipe::Word<recipe::Accelerator>& accelerator);
+at::Device open_device(const recipe::Word<recipe::Accelerator>& accelerator,
+                       bool own_stream = false);
 
 // Sets the precision of float32 products on a GPU to the recipe's matmul_precision. Products on a
 // CPU stay exact: libtorch's own setting of that name would let them round to bfloat16.
@@ -73,9 +74,10 @@ struct Host {
 void use_threads(int64_t wanted);
 
 // Installs the allocators, sets the threads, and chooses the device and its budget. Call before the
-// first tensor. `memory_budget` is "2GiB" or empty; num_threads as above.
+// first tensor. `memory_budget` is "2GiB" or empty; num_threads as above; `own_stream`: for
+// cuda_graphs.
 Host prepare_host(const std::string& memory_budget, int64_t num_threads,
-                  const recipe::Word<recipe::Accelerator>& accelerator);
+                  const recipe::Word<recipe::Accelerator>& accelerator, bool own_stream = false);
 
 // Checks the folders of optimizer_offload and weight_offload = disk:FOLDER, or of fit_disk, before
 // a model is read. Throws UserError if no file can be made there; warns if its file system is in

@@ -61,7 +61,7 @@ bool CachingAllocator::add_segment(int64_t bytes, size_t pool) {
   if (is_over()) {
     ++calls_.retries;
     if (on_retry_) on_retry_();
-    release_free_segments();
+    empty_cache();
   }
   if (is_over()) return false;
   ++calls_.gets;
@@ -74,7 +74,7 @@ bool CachingAllocator::add_segment(int64_t bytes, size_t pool) {
   return true;
 }
 
-void CachingAllocator::release_free_segments() {
+void CachingAllocator::empty_cache() {
   for (auto it = segments_.begin(); it != segments_.end();) {
     const Block& first = blocks_.at({it->first, 0});
     if (first.used || first.bytes != it->second) {
@@ -148,7 +148,7 @@ bool ExpandableAllocator::allocate(uint64_t id, int64_t bytes, size_t stream) {
     if (is_over()) {
       ++calls_.retries;
       if (on_retry_) on_retry_();
-      give_free_memory_back();
+      empty_cache();
     }
     if (is_over()) return false;
     block = expand(pool, rounded);
@@ -256,7 +256,7 @@ void ExpandableAllocator::count(int64_t mapped) {
   peak_reserved_ = std::max(peak_reserved_, reserved_);
 }
 
-void ExpandableAllocator::give_free_memory_back() {
+void ExpandableAllocator::empty_cache() {
   for (Pool& pool : pools_)
     for (auto block = pool.blocks.begin(); block != pool.blocks.end(); ++block) {
       if (block->second.state != State::Free) continue;

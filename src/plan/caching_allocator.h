@@ -16,7 +16,9 @@
 
 namespace snug::plan {
 
-constexpr size_t kNumStreams = 2;  // that have memory
+constexpr size_t kNumStreams = 3;  // that have memory
+// Stands for recorded work, which has memory of its own too.
+constexpr size_t kStreamOfRecorded = 2;
 
 // Requests to the device's driver, which are slow, and stop the device when memory is given back.
 struct DriverCalls {
@@ -39,6 +41,7 @@ class CachingAllocator {
   // Returns false if the device has not enough memory; then only the cache has changed.
   bool allocate(uint64_t id, int64_t bytes, size_t stream = 0);
   void free(uint64_t id);
+  void empty_cache();
 
   int64_t reserved() const { return reserved_; }
   int64_t peak_reserved() const { return peak_reserved_; }
@@ -53,7 +56,6 @@ class CachingAllocator {
   using Place = std::pair<int64_t, int64_t>;  // segment, offset
 
   bool add_segment(int64_t bytes, size_t pool);
-  void release_free_segments();
   void insert_free(const Block& block);
   void erase_free(const Block& block);
 
@@ -81,6 +83,7 @@ class ExpandableAllocator {
   // Returns false if the device has not enough memory.
   bool allocate(uint64_t id, int64_t bytes, size_t stream = 0);
   void free(uint64_t id);
+  void empty_cache();
 
   int64_t reserved() const { return reserved_; }
   int64_t peak_reserved() const { return peak_reserved_; }
@@ -108,7 +111,6 @@ class ExpandableAllocator {
   static Blocks::iterator merge(Pool& pool, Blocks::iterator block);
   static Blocks::iterator split(Pool& pool, Blocks::iterator block, int64_t bytes);
   void count(int64_t mapped);
-  void give_free_memory_back();
 
   int64_t limit_;
   std::function<void()> on_retry_;

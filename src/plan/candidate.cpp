@@ -167,7 +167,8 @@ std::vector<data::MicroBatch> larger_of_validation(const Workload& work,
     std::vector<int64_t> samples(static_cast<size_t>(group.count));
     std::iota(samples.begin(), samples.end(), group.first);
     data::MicroBatch batch = data::make_micro_batch(store, samples, batch_options(work, recipe));
-    if (batch.input_ids.size() > largest.input_ids.size() ||
+    // What recorded passes take stays taken meanwhile.
+    if (recipe.cuda_graphs || batch.input_ids.size() > largest.input_ids.size() ||
         batch.source_ids.size() > largest.source_ids.size() ||
         batch.max_seqlen > largest.max_seqlen ||
         batch.source_max_seqlen > largest.source_max_seqlen ||

@@ -30,6 +30,7 @@ bool shard_more(recipe::Recipe& r) {
   return changes;
 }
 bool keep_no_casts(recipe::Recipe& r) { return std::exchange(r.cast_cache, false); }
+bool record_nothing(recipe::Recipe& r) { return std::exchange(r.cuda_graphs, false); }
 bool use_bf16(recipe::Recipe& r) {
   const bool changes = !r.has_16_bit_weights();
   r.precision = Precision::BFloat16;
@@ -71,7 +72,8 @@ std::vector<Change> all_changes() {
        .cost_words = "weights are gathered from the other devices, twice per micro-batch",
        .change = shard_more,
        .cost = TimeCost::Communication},
-      {.cost_words = "weights are cast again for each product", .change = keep_no_casts}};
+      {.cost_words = "weights are cast again for each product", .change = keep_no_casts},
+      {.cost_words = "the host launches each kernel again", .change = record_nothing}};
   for (const recipe::TechniqueTraits& traits : recipe::techniques())
     if (!traits.cost_words.empty())
       all.push_back({.technique = &traits, .cost_words = traits.cost_words, .cost = traits.cost});

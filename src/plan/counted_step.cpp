@@ -60,6 +60,10 @@ CountedStep count_step(const models::Model& model, const recipe::Recipe& recipe,
     Operation& all = by_name[one.name];
     all.name = one.name;
     all.launches += times * one.launches;
+    if (memory::current_tag.recorded) {
+      result.recorded_launches += times * one.launches;
+      result.graphs = micro_batches;
+    }
     all.bytes_read += times * one.bytes_read;
     all.bytes_written += times * one.bytes_written;
     all.link_bytes += times * one.link_bytes;
@@ -89,7 +93,7 @@ CountedStep count_step(const models::Model& model, const recipe::Recipe& recipe,
   result.product_seconds = adapted->flops_per_token(seqlen, work.samples.mean_pictures()) *
                            result.tokens / device.flops(compute, recipe.matmul_precision);
   result.device_seconds = sum(result.operations, &Operation::seconds);
-  result.host_seconds = result.launches() * kSecondsPerLaunch;
+  result.host_seconds = result.host_launches() * kSecondsPerLaunch;
   return result;
 }
 
@@ -109,6 +113,12 @@ std::string operations_text(const CountedStep& step) {
                    o.flops > 0 ? fmt::format("{:.3f}", o.flops / 1e12) : "",
                    fmt::format("{:.3f}", o.seconds * 1e3),
                    fmt::format("{:.1f} %", 100 * o.seconds / step.device_seconds)});
+  const std::string graphs =
+      step.graphs == 0 ? std::string()
+                       : fmt::format(
+                             "{:.0f} of the launches are in {:.0f} CUDA graph{}, for each of "
+                             "which the host makes one call\n",
+                             step.recorded_launches, step.graphs, step.graphs == 1 ? "" : "s");
   return fmt::format(
       "Operations of one step on one GPU, each at the device's full rates: the larger of bytes / "
       "bandwidth and\n"
@@ -116,11 +126,13 @@ std::string operations_text(const CountedStep& step) {
       "{:.0f} launches, {:.1f} a block (forward and backward); {:.0f} bytes moved a token; the "
       "host "
       "waits {} times\n"
+      "{}"
       "{:.3f} ms on the device, {:.3f} ms of the host to launch them at {:.0f} us each: {}\n"
       "{:.3f} ms of that are the model's own products at the peak: at most {:.0f} % of it, {:.0f} "
       "tokens/s\n",
       table.render(), step.launches(), step.block_launches, step.bytes() / step.tokens,
-      step.host_waits, step.device_seconds * 1e3, step.host_seconds * 1e3, kSecondsPerLaunch * 1e6,
+      step.host_waits, graphs, step.device_seconds * 1e3, step.host_seconds * 1e3,
+      kSecondsPerLaunch * 1e6,
       step.host_seconds > step.device_seconds ? "the host is the slower"
                                               : "the device is the slower",
       step.product_seconds * 1e3, 100 * step.share_of_peak(), step.tokens / step.seconds());
@@ -139,6 +151,7 @@ nlohmann::json operations_json(const CountedStep& step) {
   return {{"tokens", step.tokens},
           {"launches", step.launches()},
           {"launches_per_block", step.block_launches},
+          {"host_launches", step.host_launches()},
           {"bytes_per_token", step.bytes() / step.tokens},
           {"host_waits", step.host_waits},
           {"device_seconds", step.device_seconds},

@@ -27,12 +27,15 @@ struct CountedStep {
   std::vector<Operation> operations;  // the longest first
   double tokens = 0;                  // of the step, on this device
   double block_launches = 0;          // of a block's forward and backward, on average
+  double recorded_launches = 0;       // within CUDA graphs
+  double graphs = 0;                  // of them, launched with one call each
   int64_t host_waits = 0;             // for the device
   double product_seconds = 0;         // the model's own products at the peak rate
   double device_seconds = 0;          // of all operations, one after the other
   double host_seconds = 0;            // of launching them
 
   double launches() const;
+  double host_launches() const { return launches() - recorded_launches + graphs; }
   double bytes() const;  // read and written
   double seconds() const { return std::max(device_seconds, host_seconds); }
   // The most of the peak that the model's own products can reach.

@@ -18,7 +18,11 @@ namespace snug::plan {
 
 TimelineRecorder::TimelineRecorder(memory::Ledger& ledger) : ledger_(ledger) {
   ledger_.observe([this](const memory::Change& change) {
-    if (change.bytes != 0) events_.all.push_back({change.serial, change.bytes});
+    if (change.bytes != 0 || change.empties)
+      events_.all.push_back({.serial = change.serial,
+                             .bytes = change.bytes,
+                             .stream = change.recorded ? kStreamOfRecorded : 0,
+                             .empties = change.empties});
     const bool pass =
         change.phase == memory::Phase::Forward || change.phase == memory::Phase::Backward;
     if (pass && change.bytes > 0) bytes_written_ += change.bytes;
@@ -200,8 +204,9 @@ Prediction predict(const models::Model& model, const recipe::Recipe& recipe,
     });
     const MeshTraffic before_step = traffic_of(*options.mesh);
     optim::LossScaler scaler(engine.precision.loss_scaling);
-    // A delayed update holds its gradients through the next step.
-    const int last_step = engine.delayed != nullptr ? 1 : 0;
+    // A delayed update holds its gradients through the next step; passes are recorded in the
+    // third.
+    const int last_step = engine.delayed != nullptr ? 1 : engine.executor->records() ? 2 : 0;
     for (int step = 0; step <= last_step; ++step) {
       if (options.on_work && step == last_step) counter.emplace(note);
       const int64_t waits_before = ops::num_host_waits();

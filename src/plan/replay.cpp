@@ -28,6 +28,10 @@ class Replay {
   bool run(std::span<const MemoryEvent> events, uint64_t round = 0) {
     constexpr uint64_t kSerialsOfRound = uint64_t{1} << 48;
     for (const MemoryEvent& event : events) {
+      if (event.empties) {
+        allocator_.empty_cache();
+        continue;
+      }
       const uint64_t id = event.serial + round * kSerialsOfRound;
       if (event.bytes < 0) {
         free(id, event.late);
@@ -63,12 +67,14 @@ class Replay {
   std::deque<Late> late_;
 };
 
-// What begins and ends within the step.
+// What begins and ends within the step; not what is recorded in it, since later steps do that again
+// without allocating.
 std::vector<MemoryEvent> cycle_of(const MemoryEvents& events) {
   const std::span<const MemoryEvent> step =
       std::span(events.all).subspan(events.step_begin, events.step_end - events.step_begin);
   std::unordered_set<uint64_t> begun, whole;
   for (const MemoryEvent& event : step) {
+    if (event.empties || event.stream == kStreamOfRecorded) continue;
     if (event.bytes >= 0)
       begun.insert(event.serial);
     else if (begun.contains(event.serial))

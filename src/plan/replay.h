@@ -20,6 +20,7 @@ struct MemoryEvent {
   size_t stream = 0;    // whose memory it is of
   // Freed by the host far ahead of the device, which has to come there before it is used again.
   bool late = false;
+  bool empties = false;  // no allocation: the cache is given back to the device
 };
 
 // In order; one optimizer step, which is like those after it, is [step_begin, step_end).

@@ -153,6 +153,7 @@ struct Recipe {
   bool expert_streaming = false;
   std::string weight_offload = "none";  // none | disk:FOLDER
   bool cast_cache = false;
+  bool cuda_graphs = false;
   Word<Prefetch> offload_prefetch = Prefetch::Auto;
   bool fit = false;         // choose the techniques that are not given
   std::string fit_disk;     // a folder where fit may put optimizer states

@@ -133,8 +133,8 @@ class BudgetHeld {
 };
 
 engine::Host prepare_without_budget(const recipe::Recipe& recipe) {
-  const engine::Host host =
-      engine::prepare_host(recipe.memory_budget, recipe.num_threads, recipe.accelerator);
+  const engine::Host host = engine::prepare_host(recipe.memory_budget, recipe.num_threads,
+                                                 recipe.accelerator, recipe.cuda_graphs);
   memory::ledger_of(host.device.type()).set_budget(0);
   return host;
 }

@@ -150,7 +150,8 @@ void Finetune::begin() {
   const dist::Position position = dist::position_in_environment();
   live_ = std::make_unique<Live>(recipe_.out_dir, command_, position.rank, position.size);
   live_->set_model(name_of_model(recipe_));
-  host_ = engine::prepare_host(recipe_.memory_budget, recipe_.num_threads, recipe_.accelerator);
+  host_ = engine::prepare_host(recipe_.memory_budget, recipe_.num_threads, recipe_.accelerator,
+                               recipe_.cuda_graphs);
   engine::choose_matmul_precision(host_.device, recipe_.matmul_precision);
   live_->set_device(host_.device.type(), engine::device_name(host_.device), host_.budget_bytes);
   startup_.end_stage("device");

@@ -108,6 +108,28 @@ void TrainingLoop::run() {
   while (!is_over()) take_step();
   parts_.figures.end_fit();
   tell_of_skipped_end();
+  tell_of_graphs();
+}
+
+// Whether recording was of use.
+void TrainingLoop::tell_of_graphs() const {
+  const exec::RecordedPasses* recorded = parts_.engine.executor->recorded();
+  std::string note;
+  if (recorded == nullptr) {
+    if (!recipe_.cuda_graphs) return;
+    note = "cuda_graphs: this run is on a CPU, which has none";
+  } else if (const auto& [kinds, launched, all] = recorded->counts(); launched > 0) {
+    note = fmt::format("cuda_graphs: {} of {} micro-batches ran as recorded, in {} graph{}",
+                       launched, all, kinds, kinds == 1 ? "" : "s");
+  } else {
+    note = fmt::format(
+        "cuda_graphs: of {} micro-batches no step's were all like those of steps before it, so "
+        "nothing "
+        "was recorded; those of samples of the same lengths are alike, as texts cut at "
+        "train.max_seq_length are",
+        all);
+  }
+  parts_.log.record().notes.push_back(std::move(note));
 }
 
 // The record of a run that ends so must not look like any other's.

@@ -31,6 +31,9 @@ ONE = [
     "--lora_r 4 --quantize bnb.nf4 --optimizer_offload cpu --weight_streaming true --weight_offload disk:.",
     "--precision bf16-mixed --optimizer adamw_8bit",
     "--precision bf16-mixed --cast_cache true --activation_checkpointing every:2",
+    "--cuda_graphs true --train.max_norm 0.1",
+    "--cuda_graphs true --precision bf16-mixed --activation_checkpointing selective --optimizer adamw_8bit",
+    "--cuda_graphs true --lora_r 4 --lora_dropout 0.3 --quantize bnb.nf4 --activation_checkpointing all",
 ]
 TWO = [
     "--strategy ddp",
@@ -57,6 +60,7 @@ COUNTED = [
     "--precision bf16-true --lora_r 4 --quantize bnb.nf4 --lora_dropout 0.1",
     "--precision bf16-true --optimizer adafactor --optimizer_in_backward true",
     "--precision bf16-true --optimizer lion --activation_offload true",
+    "--precision bf16-true --cuda_graphs true",
 ]
 # Float32 in another order; products of 16-bit numbers in another library.
 NEAR = 1e-4
@@ -92,11 +96,14 @@ class Test:
 
     def words(self, technique, out):
         rows = self.folder / "rows.jsonl"
-        rows.write_text("".join(json.dumps({"instruction": f"say {i % 7}", "output": "abc" * (1 + i % 3)}) + "\n" for i in range(32)))
+        # Passes are recorded in the third step, of samples that are alike.
+        graphs = "--cuda_graphs" in technique
+        samples = [{"instruction": f"say {i % 7}", "output": "abc" * (1 if graphs else 1 + i % 3)} for i in range(64)]
+        rows.write_text("".join(json.dumps(sample) + "\n" for sample in samples[: 64 if graphs else 32]))
         command = "finetune" if "--lora_r" in technique else "finetune_full"
         return [
             command, str(self.tiny()), *f"--model.config {self.config(technique)} --data JSON --data.json_path {rows}"
-            f" --data.prompt_style plain --out_dir {self.folder / out} --train.global_batch_size 8 --train.max_steps 3"
+            f" --data.prompt_style plain --out_dir {self.folder / out} --train.global_batch_size 8 --train.max_steps {5 if graphs else 3}"
             f" --train.epochs 1 --eval.num_samples 0 {COMMON}".split(),
         ]  # fmt: skip
 
@@ -132,7 +139,7 @@ class Test:
         return [step["loss"] for step in record.get("steps", [])]
 
     def expect_near(self, what, losses, wanted, bound):
-        if len(losses) != 3 or len(wanted) != 3 or any(abs(a - b) > bound for a, b in zip(losses, wanted)):
+        if len(losses) < 3 or len(losses) != len(wanted) or any(abs(a - b) > bound for a, b in zip(losses, wanted)):
             self.fault(f"losses {what}: {losses} instead of {wanted}")
 
     # All float32 numbers of a run's files.
@@ -164,6 +171,9 @@ class Test:
                 self.fault(f"with [{technique}] {most} bytes are planned, and by the program for the CPU {beforehand}")
             if record.get("outcome") != "ok" or not is_planned:
                 self.fault(f"with [{technique}] {predicted} bytes are planned, and {measured} measured: {record.get('ranks')}")
+            graphs = "cuda_graphs: 12 of 20 micro-batches ran as recorded, in 2 graphs"
+            if "--cuda_graphs" in technique and record.get("notes") != [graphs]:
+                self.fault(f"with [{technique}] {record.get('notes')} instead of [{graphs}]")
             # T5 has tables of its biases from the start.
             phases = memory.get("phases", [])
             for phase in phases:
@@ -227,7 +237,8 @@ class Test:
 
     def operations(self, techniques):
         for technique in techniques:
-            few, many, planned = self.counts(technique, 2), self.counts(technique, 4), self.planned_counts(technique)
+            # Passes are recorded in the third step, for which the host waits.
+            few, many, planned = self.counts(technique, 3), self.counts(technique, 5), self.planned_counts(technique)
             names = set(planned) | set(many) if technique in COUNTED else ["host_wait"]
             for name in sorted(names):
                 if name in ("allocation", "free", "works") or name.startswith("copy"):

@@ -27,6 +27,7 @@
 #include "base/error.h"
 #include "core/memory/disk_file.h"
 #include "plan/predict.h"
+#include "recipe/tables/techniques.h"
 #include "support/random_recipe.h"
 #include "support/unseen_rows.h"
 
@@ -102,6 +103,17 @@ recipe::Recipe draw_recipe(std::mt19937& random, const std::string& shape) {
   return recipe;
 }
 
+// Apart, so that the rest of a seed's case is what it was before there were graphs.
+void draw_graphs(Case& drawn, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  recipe::Recipe with = drawn.recipe;
+  with.cuda_graphs = true;
+  const bool has_experts = tests::tiny_model(drawn.shape)->routing().num_experts > 0;
+  if (random() % 2 || has_experts || !recipe::can_be_combined(with)) return;
+  drawn.recipe = std::move(with);
+  drawn.steps = 4;  // the third one records
+}
+
 Case draw(uint64_t seed) {
   std::mt19937 random(static_cast<uint32_t>(seed));
   const std::vector<std::string> shapes = all_shapes();
@@ -120,6 +132,7 @@ Case draw(uint64_t seed) {
                      .step = static_cast<int>(random() % static_cast<uint32_t>(drawn.steps)),
                      .ledger = &ledger};
   }
+  draw_graphs(drawn, seed);
   return drawn;
 }
 
@@ -129,6 +142,7 @@ recipe::Recipe without_techniques(recipe::Recipe recipe) {
   recipe.activation_offload = false;
   recipe.optimizer_in_backward = false;
   recipe.weight_streaming = recipe.expert_streaming = recipe.cast_cache = false;
+  recipe.cuda_graphs = false;
   recipe.weight_offload = "none";
   recipe.offload_prefetch = "auto";
   if (!recipe.delayed_parameter_update) recipe.optimizer_offload = "none";
@@ -137,6 +151,7 @@ recipe::Recipe without_techniques(recipe::Recipe recipe) {
 
 struct Trained {
   std::vector<double> losses;
+  std::vector<std::string> names;
   std::vector<at::Tensor> before, after;  // weights, on the cpu
 };
 
@@ -166,7 +181,10 @@ std::optional<engine::StepResult> refused_step(TinyRun& run, const Case& drawn) 
     result = run.stepper->step(micro_batches_of(drawn), kLearningRate);
   } catch (const OutOfMemory&) {
     if (run.stepper->is_updating() || drawn.recipe.optimizer_in_backward) return {};
-    EXPECT_EQ(ledger.allocated(), before) << "after the refusal";
+    // What recordings take stays.
+    if (!drawn.recipe.cuda_graphs) {
+      EXPECT_EQ(ledger.allocated(), before) << "after the refusal";
+    }
     // A delayed update of the step before may still be at work there.
     if (!drawn.recipe.delayed_parameter_update) {
       EXPECT_EQ(host.allocated(), host_before) << "on the host, after the refusal";
@@ -184,6 +202,7 @@ std::optional<Trained> try_to_train(const Case& drawn, const recipe::Recipe& rec
     home.detach().copy_(home.detach().to(run.engine.precision.parameters));
   run.stepper->scaler().restore(1, 0);  // a step that overflows would not be taken
   Trained result;
+  for (const auto& [name, tensor] : run.engine.parameters) result.names.push_back(name);
   result.before = weights_of(run);
   for (int step = 0; step < drawn.steps; ++step) {
     const bool refused_here = refuse && drawn.refused.nth > 0 && drawn.refused.step == step;
@@ -239,7 +258,11 @@ Trained train_as_planned(const Case& drawn) {
   }
   constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
   const auto requested = device_counts().requested_bytes[kAll];
-  EXPECT_EQ(requested.peak - before, predicted.peak_allocated);
+  // Between steps libtorch's allocator has what recorded passes take, and nobody has asked for it.
+  if (drawn.recipe.cuda_graphs)
+    EXPECT_LE(requested.peak - before, predicted.peak_allocated);
+  else
+    EXPECT_EQ(requested.peak - before, predicted.peak_allocated);
   EXPECT_EQ(requested.current, before);
   if (drawn.refused.nth == 0) {
     EXPECT_LE(memory::peak_reserved_on(device.type()), predicted.peak_reserved + reserved_before);
@@ -275,7 +298,10 @@ double tolerance_of(const Case& drawn) {
   const double at_limits = drawn.shape.starts_with("gpt-oss") ? 0.05 : 0;
   const std::string_view optimizer = recipe::word_of(recipe.optimizer.name.value());
   const double epsilon = epsilon_of(recipe);
-  const bool is_linear = optimizer == "sgd" || (optimizer == "adafactor" && epsilon < 0x1p-20);
+  // A head's magnitudes are a vector of which many elements have next to no gradient.
+  const bool has_magnitudes = recipe.lora.enabled && recipe.lora.use_dora;
+  const bool is_linear =
+      optimizer == "sgd" || (optimizer == "adafactor" && epsilon < 0x1p-20 && !has_magnitudes);
   const bool has_16_bits =
       recipe.has_16_bit_weights() || recipe.optimizer.state_dtype == "bfloat16";
   if (is_linear && !has_16_bits) return std::max(at_limits, 128 * epsilon);
@@ -304,6 +330,21 @@ bool is_like_the_cpus(const Case& drawn) {
   return epsilon_of(drawn.recipe) < 0x1p-20 ? !has_experts || !is_lion : !has_experts && !is_lion;
 }
 
+// The weight that is apart most, and by how much of how many elements.
+std::string farthest(const Trained& is, const Trained& expected) {
+  std::string text = "none";
+  double most = 0;
+  for (size_t i = 0; i < is.after.size(); ++i) {
+    const at::Tensor apart = (is.after[i].to(at::kDouble) - expected.after[i]).abs();
+    const double norm = apart.norm().item<double>();
+    if (norm <= most) continue;
+    most = norm;
+    text = fmt::format("{}: {:.2e}, one element {:.2e}, of {}", is.names[i], norm,
+                       apart.max().item<double>(), apart.numel());
+  }
+  return text;
+}
+
 void expect_same_training(const Case& drawn, const Trained& is, const Trained& expected) {
   ASSERT_EQ(is.losses.size(), expected.losses.size());
   const double apart = distance(expected.after, is.after),
@@ -313,7 +354,8 @@ void expect_same_training(const Case& drawn, const Trained& is, const Trained& e
   // Each step's gradients are of weights that are apart already. Lion takes the signs of gradients
   // that are noise, too: where a softmax is saturated, those of adapters in front of it.
   if (drawn.recipe.optimizer.name != "lion") {
-    EXPECT_LE(apart, drawn.steps * tolerance_of(drawn) * moved + rounded) << "weights";
+    EXPECT_LE(apart, drawn.steps * tolerance_of(drawn) * moved + rounded)
+        << "weights, most in " << farthest(is, expected);
   }
   // Of all that a loss has risen and fallen by, it may be apart by the share that the weights are.
   double went = 0;

@@ -72,7 +72,10 @@ inline std::string describe(const recipe::Recipe& r, const std::string& shape) {
       r.optimizer_in_backward ? ", optimizer in backward" : "", r.optimizer_offload,
       r.delayed_parameter_update ? ", delayed" : "", r.weight_streaming ? ", weights streamed" : "",
       r.expert_streaming ? ", experts one by one" : "",
-      r.weight_folder() ? ", frozen ones on disk" : "", r.cast_cache ? ", casts kept" : "",
+      r.weight_folder() ? ", frozen ones on disk" : "",
+      r.cast_cache    ? ", casts kept"
+      : r.cuda_graphs ? ", recorded"
+                      : "",
       r.offload_prefetch == "true" ? ", prefetched" : "", r.train.max_norm ? ", clipped" : "");
 }
 

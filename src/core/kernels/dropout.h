@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "core/kernels/random_key.h"
 #include "core/kernels/scalar.h"
 
 namespace snug::kernels {
@@ -28,7 +29,8 @@ struct Dropout {
   void* out = nullptr;  // may be x
   double probability = 0;
   uint64_t key = 0;
-  bool accumulate = false;  // out += instead of out =
+  const uint64_t* pass_key = nullptr;  // MaskKey::of_pass: on a GPU only
+  bool accumulate = false;             // out += instead of out =
   int num_threads = 0;
   // For columns [first_column, first_column + columns) of a matrix with whole_columns, which get
   // that matrix's mask; columns 0: elements are numbered consecutively.
@@ -51,6 +53,7 @@ struct Dropout {
 struct ProbabilityDropout {
   double probability = 0;
   uint64_t key = 0;
+  const uint64_t* pass_key = nullptr;  // MaskKey::of_pass: on a GPU only
   int64_t first_head = 0;  // what head 0 is numbered as, where the others are computed elsewhere
   // If this rank has only part of the tokens: the number of token 0, and the total; 0: all tokens
   // are here.

@@ -18,4 +18,15 @@ inline uint64_t random_key(uint64_t seed, int64_t step, uint64_t tensor_id) {
   return mix64(mix64(mix64(seed) ^ static_cast<uint64_t>(step)) ^ tensor_id);
 }
 
+// The key of a mask: of its place in the model, and of the pass that draws it, which is in `own`
+// or, in work that is recorded once for many passes, in a GPU's memory.
+struct MaskKey {
+  MaskKey(uint64_t key = 0)  // NOLINT(google-explicit-constructor): a whole key
+      : own(key) {}
+  MaskKey(uint64_t place, const uint64_t* pass) : own(place), of_pass(pass) {}
+
+  uint64_t own;
+  const uint64_t* of_pass = nullptr;  // null, or what `own` is combined with (exclusive or)
+};
+
 }  // namespace snug::kernels

@@ -39,5 +39,6 @@ bool pin_memory(void* data, size_t bytes);
 void unpin_memory(void* data);
 
 void install_cuda_allocator();  // does nothing in a build without CUDA
+void empty_cuda_cache();
 
 }  // namespace snug::memory

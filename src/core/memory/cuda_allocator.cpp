@@ -263,6 +263,8 @@ void limit_cuda_reserved(int64_t bytes) {
   installed().setMemoryFraction(std::clamp(share, 0.0, 1.0), index);
 }
 
+void empty_cuda_cache() { installed().emptyCache({0, 0}); }
+
 void install_cuda_allocator() {
   const std::string given = allocator_settings_in_environment();
   const std::string settings = allocator_settings(given);

@@ -17,6 +17,7 @@ struct Tag {
   HostUse host_use = HostUse::Written;
   bool pinned = false;       // host allocations are pinned
   DiskFile* disk = nullptr;  // file for host allocations (disk_file.h); null: memory
+  bool recorded = false;     // what is allocated is work's that is being recorded
 };
 
 inline thread_local Tag current_tag;

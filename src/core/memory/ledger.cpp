@@ -112,6 +112,7 @@ Allocation* Ledger::add(void* data, int64_t bytes) {
                                     .category = current_tag.category,
                                     .phase = current_tag.phase,
                                     .unit = current_tag.unit,
+                                    .recorded = current_tag.recorded,
                                     .host_use = current_tag.host_use};
   const std::lock_guard lock(mutex_);
   const auto unit = static_cast<size_t>(allocation->unit);
@@ -123,14 +124,18 @@ Allocation* Ledger::add(void* data, int64_t bytes) {
   allocated_ += bytes;
   live_[index(allocation->category)] += bytes;
   by_unit_[static_cast<size_t>(allocation->unit)][index(allocation->category)] += bytes;
+  if (allocation->recorded) {
+    recorded_live_ += bytes;
+    recorded_peak_ = std::max(recorded_peak_, recorded_live_);
+  }
   note_peaks();
-  tell(allocation->serial, bytes);
+  tell(allocation->serial, bytes, allocation->recorded);
   return allocation;
 }
 
-void Ledger::tell(uint64_t serial, int64_t bytes) const {
+void Ledger::tell(uint64_t serial, int64_t bytes, bool recorded) const {
   if (observer_)
-    observer_({serial, bytes, current_tag.phase, current_tag.unit, allocated_, &live_});
+    observer_({serial, bytes, current_tag.phase, current_tag.unit, allocated_, &live_, recorded});
 }
 
 void Ledger::observe(std::function<void(const Change&)> observer) {
@@ -147,9 +152,50 @@ void Ledger::remove(Allocation* allocation) {
     live_[index(allocation->category)] -= allocation->bytes;
     by_unit_[static_cast<size_t>(allocation->unit)][index(allocation->category)] -=
         allocation->bytes;
-    tell(allocation->serial, -allocation->bytes);
+    if (allocation->recorded) {
+      recorded_live_ -= allocation->bytes;
+      if (!current_tag.recorded && recorded_peak_ > 0) hold_recorded(allocation->bytes);
+    }
+    tell(allocation->serial, -allocation->bytes, allocation->recorded);
   }
   delete allocation;
+}
+
+void Ledger::hold_recorded(int64_t bytes) {
+  recorded_held_ += bytes;
+  allocated_ += bytes;
+  live_[index(Category::Activations)] += bytes;
+  by_unit_[0][index(Category::Activations)] += bytes;
+}
+
+void Ledger::begin_recording() {
+  const std::lock_guard lock(mutex_);
+  hold_recorded(-recorded_held_);
+  tell(0, 0);
+}
+
+void Ledger::end_recording() {
+  const std::lock_guard lock(mutex_);
+  hold_recorded(recorded_peak_ - recorded_live_);
+  note_peaks();
+  tell(0, 0);
+}
+
+void Ledger::free_recorded() {
+  const std::lock_guard lock(mutex_);
+  hold_recorded(-recorded_held_);
+  recorded_peak_ = 0;
+  tell(0, 0);
+}
+
+void Ledger::note_cache_emptied() {
+  const std::lock_guard lock(mutex_);
+  if (observer_)
+    observer_({.phase = current_tag.phase,
+               .unit = current_tag.unit,
+               .allocated = allocated_,
+               .live = &live_,
+               .empties = true});
 }
 
 void Ledger::note_peaks() {
@@ -254,6 +300,11 @@ Ledger& host_ledger_of(c10::DeviceType device) {
 int64_t reserved_on(c10::DeviceType device) {
   if (device == c10::kCUDA) return cuda_reserved();
   return device == c10::kMeta ? meta_ledger().allocated() : cpu_reserved();
+}
+
+void empty_cache(c10::DeviceType device) {
+  if (device == c10::kCUDA) empty_cuda_cache();
+  ledger_of(device).note_cache_emptied();
 }
 
 int64_t peak_reserved_on(c10::DeviceType device) {

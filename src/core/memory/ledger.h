@@ -64,7 +64,8 @@ struct Allocation {
   Category category = Category::Workspace;
   Phase phase = Phase::Setup;
   int32_t unit = 0;
-  bool pinned = false;  // pinned host memory
+  bool pinned = false;    // pinned host memory
+  bool recorded = false;  // of work that was recorded: Ledger::begin_recording()
   HostUse host_use = HostUse::Written;
   Allocation* previous = nullptr;
   Allocation* next = nullptr;
@@ -78,6 +79,8 @@ struct Change {
   int32_t unit = 0;
   int64_t allocated = 0;  // live bytes after the change
   const ByCategory* live = nullptr;
+  bool recorded = false;  // of recorded work
+  bool empties = false;   // the allocator gives cached memory back to the device
 };
 
 // The live bytes at one moment.
@@ -138,6 +141,15 @@ class Ledger {
       const;  // each category's own peak, not necessarily at the same moment
   void reset_peak();
 
+  // Work that is recorded once and then done many times writes to the same memory each time, also
+  // to what it had freed. So what is allocated between the two calls stays taken, as activations of
+  // no unit: their peak over all recordings, less what is live of them. Freed as a whole.
+  void begin_recording();
+  void end_recording();
+  void free_recorded();
+  // The allocator gives memory back that it only caches: for observers.
+  void note_cache_emptied();
+
   void set_budget(int64_t bytes);  // 0: none
   int64_t budget() const;
 
@@ -152,7 +164,8 @@ class Ledger {
  private:
   void move_between(Allocation* allocation, Category category);
   void note_peaks();
-  void tell(uint64_t serial, int64_t bytes) const;
+  void tell(uint64_t serial, int64_t bytes, bool recorded = false) const;
+  void hold_recorded(int64_t bytes);
   Snapshot snapshot_locked() const;
   [[noreturn]] void refuse(int64_t bytes) const;
   [[noreturn]] void throw_refusal(int64_t bytes, int64_t missing, const std::string& why) const;
@@ -164,6 +177,7 @@ class Ledger {
   int64_t allocated_ = 0;
   int64_t budget_ = 0;
   int64_t refuse_in_ = 0;
+  int64_t recorded_live_ = 0, recorded_peak_ = 0, recorded_held_ = 0;
   std::function<void(const Change&)> observer_;
   ByCategory live_{};
   ByCategory category_peaks_{};
@@ -203,6 +217,8 @@ int64_t cuda_alloc_retries();
 // Limits the GPU memory that libtorch's allocator may reserve. A request that needs more is refused
 // like one beyond the budget.
 void limit_cuda_reserved(int64_t bytes);
+// Gives memory back to the GPU that libtorch's allocator only caches; on meta observers are told.
+void empty_cache(c10::DeviceType device);
 int64_t reserved_on(c10::DeviceType device);
 // The highest reserved bytes of the device so far.
 int64_t peak_reserved_on(c10::DeviceType device);

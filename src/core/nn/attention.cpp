@@ -28,7 +28,7 @@ ops::AttentionContext context_of(const at::Tensor& q, const Packed& queries,
   if (options.rope != nullptr) context.rope = *options.rope;
   if (options.dropout > 0 && pass.dropout_key) {
     context.dropout = options.dropout;
-    context.dropout_key = kernels::mix64(*pass.dropout_key ^ hash_name(options.site));
+    context.dropout_key = mask_key(pass, options.site);
     if (options.queries != nullptr && options.queries->cut() == ops::Cut::Outputs) {
       // A fused layer may hold more than q for each head.
       const Parameter& weight = options.queries->weight();

@@ -97,14 +97,14 @@ at::Tensor dropout(const at::Tensor& x, double probability, const std::string& s
                    const Pass& pass, const Parameter& like) {
   if (!pass.dropout_key) return x;
   const bool is_part = other_rows(like) != nullptr;
-  return ops::dropout(x, probability, kernels::mix64(*pass.dropout_key ^ hash_name(site)),
+  return ops::dropout(x, probability, mask_key(pass, site),
                       is_part ? like.share->rank() * x.numel() : 0, /*whole_columns=*/0, pass.rows);
 }
 
 at::Tensor dropout_features(const at::Tensor& x, double probability, const std::string& site,
                             const Pass& pass, const Linear& layer) {
   if (!pass.dropout_key) return x;
-  const uint64_t key = kernels::mix64(*pass.dropout_key ^ hash_name(site));
+  const kernels::MaskKey key = mask_key(pass, site);
   if (layer.cut() != ops::Cut::Outputs) return ops::dropout(x, probability, key);
   return ops::dropout(x, probability, key, layer.first_output(), layer.weight().slice->whole[0]);
 }

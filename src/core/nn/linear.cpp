@@ -32,7 +32,7 @@ ops::Projection Linear::projection(const Pass& pass) const {
                                 .scaling = adapter_->options.scaling};
   if (pass.dropout_key) {
     result.adapter->dropout = adapter_->options.dropout;
-    result.adapter->dropout_key = kernels::mix64(*pass.dropout_key ^ hash_name(name_));
+    result.adapter->dropout_key = mask_key(pass, name_);
     result.adapter->rows = pass.rows;
   }
   return result;

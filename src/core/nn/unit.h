@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/kernels/random_key.h"
 #include "core/nn/kv_cache.h"
 #include "core/nn/parameter.h"
 #include "core/ops/attention/context_attention.h"
@@ -75,13 +76,19 @@ struct Pass {
   double gradient_scale = 1.0;  // the gradient of (scale * objective) is what backward computes
   const Objective* objective = nullptr;  // null: plain cross-entropy (core/nn/objective.h)
   std::optional<uint64_t> dropout_key;   // seed for this micro-batch; none: no dropout
-  kernels::RowPlaces rows;               // row numbers of the tokens for dropout's random numbers
-  RoutedTokens* routed = nullptr;        // where experts count their tokens; null: nowhere
+  at::Tensor recorded_key;         // (1) int64 on the device: read instead by work that is recorded
+  kernels::RowPlaces rows;         // row numbers of the tokens for dropout's random numbers
+  RoutedTokens* routed = nullptr;  // where experts count their tokens; null: nowhere
   bool last_micro_batch = true;  // of the optimizer step: gradients are complete after its backward
 };
 
 // The name of the last unit's output in training and validation.
 inline constexpr const char* kObjective = "objective";
+
+// The key of the mask that is drawn at `site` in a pass that has pass.dropout_key; the pass's own
+// part of it, which pass.recorded_key holds while work is recorded.
+kernels::MaskKey mask_key(const Pass& pass, const std::string& site);
+uint64_t pass_key(const Pass& pass);
 
 // The tensors passed from unit to unit, by name. Decoders only use "hidden"; the last unit returns
 // "objective" (1) or "logits" (S, V). Names for encoders and pictures: docs/decisions/0008.

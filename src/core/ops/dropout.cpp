@@ -16,15 +16,16 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-at::Tensor drop(const at::Tensor& x, double probability, uint64_t key, int64_t first_element,
-                int64_t whole_columns, const kernels::RowPlaces& rows) {
+at::Tensor drop(const at::Tensor& x, double probability, kernels::MaskKey key,
+                int64_t first_element, int64_t whole_columns, const kernels::RowPlaces& rows) {
   at::Tensor out = at::empty_like(x, x.options().requires_grad(false));
   kernels::Dropout args{.type = to_scalar(x.scalar_type()),
                         .count = x.numel(),
                         .x = read_pointer(x),
                         .out = write_pointer(out),
                         .probability = probability,
-                        .key = key};
+                        .key = key.own,
+                        .pass_key = key.of_pass};
   if (first_element > 0 || whole_columns > 0 || rows.stretch > 0) {
     args.columns = x.size(-1);
     args.whole_columns = whole_columns > 0 ? whole_columns : args.columns;
@@ -38,10 +39,11 @@ at::Tensor drop(const at::Tensor& x, double probability, uint64_t key, int64_t f
 
 struct DropoutFunction : torch::autograd::Function<DropoutFunction> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, double probability,
-                            uint64_t key, int64_t first_element, int64_t whole_columns,
+                            kernels::MaskKey key, int64_t first_element, int64_t whole_columns,
                             const kernels::RowPlaces& rows) {
     ctx->saved_data["probability"] = probability;
-    ctx->saved_data["key"] = static_cast<int64_t>(key);
+    ctx->saved_data["key"] = static_cast<int64_t>(key.own);
+    ctx->saved_data["pass_key"] = reinterpret_cast<int64_t>(key.of_pass);
     ctx->saved_data["first_element"] = first_element;
     ctx->saved_data["whole_columns"] = whole_columns;
     ctx->saved_data["rows"] = std::vector<int64_t>{rows.stretch, rows.first, rows.second};
@@ -51,7 +53,8 @@ struct DropoutFunction : torch::autograd::Function<DropoutFunction> {
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const std::vector<int64_t> rows = ctx->saved_data["rows"].toIntVector();
     return {drop(grads[0].contiguous(), ctx->saved_data["probability"].toDouble(),
-                 static_cast<uint64_t>(ctx->saved_data["key"].toInt()),
+                 {static_cast<uint64_t>(ctx->saved_data["key"].toInt()),
+                  reinterpret_cast<const uint64_t*>(ctx->saved_data["pass_key"].toInt())},
                  ctx->saved_data["first_element"].toInt(), ctx->saved_data["whole_columns"].toInt(),
                  {.stretch = rows[0], .first = rows[1], .second = rows[2]}),
             {},
@@ -64,8 +67,8 @@ struct DropoutFunction : torch::autograd::Function<DropoutFunction> {
 
 }  // namespace
 
-at::Tensor dropout(const at::Tensor& x, double probability, uint64_t key, int64_t first_element,
-                   int64_t whole_columns, const kernels::RowPlaces& rows) {
+at::Tensor dropout(const at::Tensor& x, double probability, kernels::MaskKey key,
+                   int64_t first_element, int64_t whole_columns, const kernels::RowPlaces& rows) {
   SNUG_CHECK(probability >= 0 && probability < 1, "dropout with a probability of {}", probability);
   if (probability == 0) return x;
   return DropoutFunction::apply(x, probability, key, first_element, whole_columns, rows);

@@ -9,13 +9,15 @@
 #include <cstdint>
 
 #include "core/kernels/dropout.h"
+#include "core/kernels/random_key.h"
 
 namespace snug::ops {
 
 // Returns x itself if probability is 0. If x is part of a larger tensor, it gets that tensor's
 // mask: x begins at `first_element`; `whole_columns` is the larger tensor's number of columns if x
 // has only some of them; `rows` maps the larger tensor's rows to those of one that is larger still.
-at::Tensor dropout(const at::Tensor& x, double probability, uint64_t key, int64_t first_element = 0,
-                   int64_t whole_columns = 0, const kernels::RowPlaces& rows = {});
+at::Tensor dropout(const at::Tensor& x, double probability, kernels::MaskKey key,
+                   int64_t first_element = 0, int64_t whole_columns = 0,
+                   const kernels::RowPlaces& rows = {});
 
 }  // namespace snug::ops

@@ -55,13 +55,22 @@ void trace(const caching::TraceEntry& entry) {
   const size_t entry_bytes = entry.size_;
   const auto bytes = static_cast<int64_t>(entry_bytes);
   Stream* stream = stream_of(entry.stream_);
-  if (entry.action_ == Entry::ALLOC)
+  const bool recorded = is_recording(stream);
+  if (entry.action_ == Entry::ALLOC) {
+    if (recorded) note_recorded_block(stream, start);
     enqueue(stream, "allocation", [=] {
+      // What recorded work left there, this or other, was for what came before.
+      if (recorded) kernels::remove_blocks(start, bytes);
       kernels::add_block(start, bytes);
       if (bytes <= kMostSpoilt) std::memset(start, kNothing, entry_bytes);
     });
-  else if (entry.action_ == Entry::FREE_COMPLETED)
-    enqueue(stream, "free", [=] { kernels::remove_block(start); });
+  } else if (entry.action_ == Entry::FREE_COMPLETED) {
+    const auto free = [=] { kernels::remove_block(start); };
+    if (recorded && !forget_recorded_block(stream, start))
+      enqueue_beside_recording(stream, "free", free);
+    else
+      enqueue(stream, "free", free);
+  }
 }
 
 // Its name is what libtorch looks for.

@@ -58,6 +58,8 @@ void copy_bytes(void* to, const void* from, size_t bytes) {
 cudaError_t copy(void* to, const void* from, size_t bytes, cudaStream_t handle) {
   if (bytes == 0) return status();
   Stream* stream = stream_of(handle);
+  if (is_recording(stream) && !(is_device_memory(to) && is_device_memory(from)))
+    report_fault("a copy from or to the host in work that is being recorded");
   const auto size = static_cast<int64_t>(bytes);
   if (!is_device_memory(from) && !is_pinned(from)) {
     const auto* begin = static_cast<const char*>(from);
@@ -371,14 +373,42 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   make_wait(stream_of(stream), state_of(event).mark);
   return status();
 }
-cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* capturing) {
-  *capturing = cudaStreamCaptureStatusNone;
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* capturing) {
+  *capturing =
+      is_recording(stream_of(stream)) ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
   return cudaSuccess;
 }
-cudaError_t cudaStreamGetCaptureInfo(cudaStream_t, cudaStreamCaptureStatus* capturing,
-                                     unsigned long long*, cudaGraph_t*, const cudaGraphNode_t**,
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatus* capturing,
+                                     unsigned long long* id, cudaGraph_t*, const cudaGraphNode_t**,
                                      const cudaGraphEdgeData**, size_t*) {
-  *capturing = cudaStreamCaptureStatusNone;
+  if (id != nullptr) *id = 1;
+  return cudaStreamIsCapturing(stream, capturing);
+}
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+  if (!begin_recording(stream_of(stream))) return failed(cudaErrorStreamCaptureUnsupported);
+  return status();
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  *graph = reinterpret_cast<cudaGraph_t>(end_recording(stream_of(stream)));
+  if (*graph == nullptr) return failed(cudaErrorIllegalState);
+  return status();
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
+                                 unsigned long long) {
+  *executable = reinterpret_cast<cudaGraphExec_t>(copy_of(reinterpret_cast<const Graph*>(graph)));
+  return status();
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
+  if (is_recording(stream_of(stream))) return failed(cudaErrorStreamCaptureUnsupported);
+  launch(reinterpret_cast<const Graph*>(executable), stream_of(stream));
+  return status();
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  destroy(reinterpret_cast<Graph*>(graph));
+  return cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
+  destroy(reinterpret_cast<Graph*>(executable));
   return cudaSuccess;
 }
 cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode*) { return cudaSuccess; }

@@ -19,6 +19,7 @@
 #include <memory>
 #include <mutex>
 #include <random>
+#include <set>
 #include <thread>
 
 #include "core/kernels/simulated/simulation.h"
@@ -43,6 +44,11 @@ struct Item {
 
 }  // namespace
 
+struct Graph {
+  std::vector<Item> items;
+  std::set<void*> blocks;  // that it allocates, and has not freed so far
+};
+
 struct Stream {
   uint32_t id = 0;
   int priority = 0;
@@ -50,6 +56,7 @@ struct Stream {
   uint64_t queued = 0, done = 0;
   Epochs known;
   std::deque<Item> items;
+  std::unique_ptr<Graph> recording;
 };
 
 namespace {
@@ -109,8 +116,9 @@ class Device {
 
   Stream* first() { return streams_.front().get(); }
 
-  Work add(Stream* stream, Item item, bool urgent) {
-    Work work{.stream = stream->id, .of = unit_and_phase()};
+  // Of a unit and phase: those that are running, or those of recorded work.
+  Work add(Stream* stream, Item item, bool urgent, const char* of) {
+    Work work{.stream = stream->id, .of = of};
     {
       const std::lock_guard lock(mutex_);
       if (!fault_.empty()) return {};
@@ -129,10 +137,23 @@ class Device {
     return work;
   }
 
+  Work add(Stream* stream, Item item, bool urgent) {
+    if (stream->recording == nullptr) return add(stream, std::move(item), urgent, unit_and_phase());
+    item.self.of = unit_and_phase();
+    if (item.waits_for != nullptr || urgent)
+      report_fault("work that is being recorded waits for another stream or process");
+    stream->recording->items.push_back(std::move(item));
+    return {};
+  }
+
   Mark mark(Stream* stream) {
+    if (stream->recording != nullptr)
+      report_fault("an event or a wait in work that is being recorded");
     const std::lock_guard lock(mutex_);
     return {stream, stream->queued, stream->known};
   }
+
+  void report_fault(const std::string& what) { fail(what + unit_and_phase()); }
 
   void make_wait(Stream* stream, const Mark& mark) {
     {
@@ -360,6 +381,29 @@ void enqueue_collective(Stream* stream, const char* name, std::function<bool()> 
   item.work = std::move(work);
   device().add(stream, std::move(item), true);
 }
+
+bool begin_recording(Stream* stream) {
+  if (stream == device().first() || stream->recording != nullptr) return false;
+  stream->recording = std::make_unique<Graph>();
+  return true;
+}
+void note_recorded_block(Stream* stream, void* start) { stream->recording->blocks.insert(start); }
+bool forget_recorded_block(Stream* stream, void* start) {
+  return stream->recording->blocks.erase(start) > 0;
+}
+Graph* end_recording(Stream* stream) { return stream->recording.release(); }
+bool is_recording(Stream* stream) { return stream->recording != nullptr; }
+Graph* copy_of(const Graph* graph) { return new Graph(*graph); }
+void launch(const Graph* graph, Stream* stream) {
+  for (const Item& item : graph->items) device().add(stream, item, false, item.self.of);
+}
+void destroy(Graph* graph) { delete graph; }
+void enqueue_beside_recording(Stream* stream, const char* name, std::function<void()> work) {
+  std::unique_ptr<Graph> recording = std::move(stream->recording);
+  enqueue(stream, name, std::move(work));
+  stream->recording = std::move(recording);
+}
+void report_fault(const std::string& what) { device().report_fault(what); }
 
 Mark mark(Stream* stream) { return device().mark(stream); }
 void make_wait(Stream* stream, const Mark& mark) { device().make_wait(stream, mark); }

@@ -21,6 +21,7 @@ namespace snug::simulated {
 using Epochs = std::vector<uint32_t>;  // by stream
 
 struct Stream;
+struct Graph;  // recorded work of a stream
 
 // A piece of work: the stream's `epoch`th; epoch 0: none, since there has been a fault.
 struct Work {
@@ -47,6 +48,23 @@ void enqueue_collective(Stream* stream, const char* name, std::function<bool()> 
 
 Mark mark(Stream* stream);
 void make_wait(Stream* stream, const Mark& mark);
+
+// What is queued on the stream, which is not the default one, is recorded between the two and not
+// done. Meanwhile waiting for it, marks in it and copies from or to the host are faults.
+bool begin_recording(Stream* stream);
+Graph* end_recording(Stream* stream);  // null where nothing is recorded
+bool is_recording(Stream* stream);
+Graph* copy_of(const Graph* graph);
+// Its work once more, each piece in the name of the unit and phase that were recorded.
+void launch(const Graph* graph, Stream* stream);
+void destroy(Graph* graph);
+// The block is one that the work being recorded allocates; whether it is, when it is freed.
+void note_recorded_block(Stream* stream, void* start);
+bool forget_recorded_block(Stream* stream, void* start);
+// Not recorded, but done before.
+void enqueue_beside_recording(Stream* stream, const char* name, std::function<void()> work);
+// A fault of the program's.
+void report_fault(const std::string& what);
 
 // Of the host. is_done() asks without waiting: what it was asked for then happens soon.
 bool is_done(const Mark& mark);

@@ -136,12 +136,21 @@ std::vector<double> Executor::forward_backward(const MicroBatches& micro_batches
   });
 }
 
+void Executor::record_passes() { recorded_ = std::make_unique<RecordedPasses>(parameters()); }
+
 double Executor::run_micro_batch(const MicroBatch& micro_batch) {
+  if (recorded_ == nullptr) return ops::read_number(run_pass(micro_batch));
+  return ops::read_number(
+      recorded_->run(micro_batch, [this](const MicroBatch& own) { return run_pass(own); }));
+}
+
+// The objective, on the device.
+at::Tensor Executor::run_pass(const MicroBatch& micro_batch) {
   Flight flight;
   forward(flight, ranges_.front(), {}, micro_batch);
   if (forward_done_) forward_done_();
   backward(flight, begin_backward(flight, micro_batch.pass), micro_batch);
-  return value_of(flight);
+  return flight.objective;
 }
 
 nn::State Executor::forward(Flight& flight, const UnitRange& range, nn::State state,

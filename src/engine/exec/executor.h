@@ -12,6 +12,7 @@
 #include "core/memory/ledger.h"
 #include "core/nn/unit.h"
 #include "engine/exec/policy.h"
+#include "engine/exec/recorded_passes.h"
 
 namespace snug::exec {
 
@@ -45,7 +46,13 @@ class Executor {
   // One more policy, after those that are there. Between steps only.
   void add_policy(std::unique_ptr<Policy> policy) { policies_.push_back(std::move(policy)); }
 
-  // Called between a micro-batch's forward and its backward, for the ledger's phase table.
+  // Micro-batches that are alike are recorded. Before the first step; without a pipeline.
+  void record_passes();
+  bool records() const { return recorded_ != nullptr; }
+  RecordedPasses* recorded() { return recorded_.get(); }  // null: they are not
+
+  // Called between a micro-batch's forward and its backward, for the ledger's phase table; not in
+  // one that runs as it was recorded.
   void on_forward_done(std::function<void()> callback) { forward_done_ = std::move(callback); }
 
   // Adds the gradients of (pass.gradient_scale * objective) to the parameters' gradient buffers.
@@ -90,6 +97,7 @@ class Executor {
   template <class Run>
   auto guarded(const Run& run);
   double run_micro_batch(const MicroBatch& micro_batch);
+  at::Tensor run_pass(const MicroBatch& micro_batch);
   UnitRun new_run(int64_t index, const UnitRange& range, const MicroBatch& micro_batch) const;
   nn::State run_forward(UnitRun& run, const MicroBatch& micro_batch);
   nn::State run_backward(UnitRun& run, nn::State gradients, const MicroBatch& micro_batch);
@@ -105,6 +113,7 @@ class Executor {
   std::vector<UnitRange> ranges_;
   std::unique_ptr<StageLinks> links_;  // null: this process runs the whole model
   std::function<void()> forward_done_;
+  std::unique_ptr<RecordedPasses> recorded_;
 };
 
 }  // namespace snug::exec

@@ -163,7 +163,10 @@ std::optional<exec::NonFinite> Stepper::watch_again() {
   phases_.end_step();
   const std::vector<data::MicroBatch> batches = make_batches(last_);
   watch_->start();
+  exec::RecordedPasses* recorded = engine_.executor->recorded();
+  if (recorded != nullptr) recorded->pause(true);
   run(batches);
+  if (recorded != nullptr) recorded->pause(false);
   engine_.drop_gradients();
   return watch_->stop();
 }

@@ -22,7 +22,7 @@ ops::Projection unplaced(const nn::Linear& linear, const nn::Pass& pass) {
   if (!layer.adapter) return layer;
   if (pass.rows.stretch > 0)
     layer.adapter->dropout_key =
-        kernels::mix64(layer.adapter->dropout_key ^ static_cast<uint64_t>(pass.rows.first));
+        kernels::mix64(layer.adapter->dropout_key.own ^ static_cast<uint64_t>(pass.rows.first));
   layer.adapter->rows = {};
   return layer;
 }

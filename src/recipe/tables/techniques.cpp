@@ -224,6 +224,44 @@ TechniqueTraits cast_cache() {
       .may_try = casts_weights};
 }
 
+// Saves the host's time, and keeps the memory of a pass between steps.
+TechniqueTraits cuda_graphs() {
+  constexpr std::string_view kCopies =
+      "one records what a stream does, the other orders several streams";
+  constexpr std::string_view kUpdates =
+      "one does each pass again as it was recorded, the other updates with that step's learning "
+      "rate";
+  return {
+      .technique = Technique::CudaGraphs,
+      .option =
+          [](Recipe& r) {
+            return Row{.key = "cuda_graphs",
+                       .slot = &r.cuda_graphs,
+                       .help =
+                           "on a GPU, record forward and backward of micro-batches that are alike "
+                           "as CUDA graphs and launch each with one call: for small models, which "
+                           "keep the host busier than the GPU. Alike are those of samples of the "
+                           "same lengths, as texts cut at train.max_seq_length are; others run as "
+                           "always. Needs one device"};
+          },
+      .excludes = {{Technique::ActivationOffload, kCopies},
+                   {Technique::OptimizerInBackward, kUpdates},
+                   {Technique::OptimizerOffload, kCopies},
+                   {Technique::DelayedParameterUpdate, kCopies},
+                   {Technique::WeightStreaming, kCopies},
+                   {Technique::ExpertStreaming, kCopies},
+                   {Technique::CastCache, "one drops the copies that the other's passes read"}},
+      .conditions = {{[](const Recipe& r) { return r.weight_offload == "none"; },
+                      "cuda_graphs = true with weight_offload: one records what a stream does, the "
+                      "other orders several streams; leave out one of the two"},
+                     {is_alone,
+                      "cuda_graphs = true: passes of several devices wait for each other and "
+                      "cannot be recorded; use --devices 1, or leave it out",
+                      /*about_devices=*/true}},
+      .values = {"false", "true"},
+      .may_try = [](const Recipe&) { return false; }};
+}
+
 // The faults of one technique that is on.
 void add_faults(const TechniqueTraits& traits, const Recipe& recipe, bool with_devices,
                 std::vector<std::string>& faults) {
@@ -252,11 +290,15 @@ std::vector<std::string> faults_of(const Recipe& recipe, bool with_devices) {
 }  // namespace
 
 const std::vector<TechniqueTraits>& techniques() {
-  static const std::vector<TechniqueTraits> kTechniques = {
-      activation_checkpointing(), activation_offload(),
-      optimizer_in_backward(),    optimizer_offload(),
-      delayed_parameter_update(), weight_streaming(),
-      expert_streaming(),         cast_cache()};
+  static const std::vector<TechniqueTraits> kTechniques = {activation_checkpointing(),
+                                                           activation_offload(),
+                                                           optimizer_in_backward(),
+                                                           optimizer_offload(),
+                                                           delayed_parameter_update(),
+                                                           weight_streaming(),
+                                                           expert_streaming(),
+                                                           cast_cache(),
+                                                           cuda_graphs()};
   return kTechniques;
 }
 

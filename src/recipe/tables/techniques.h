@@ -21,7 +21,8 @@ enum class Technique {
   DelayedParameterUpdate,
   WeightStreaming,
   ExpertStreaming,
-  CastCache
+  CastCache,
+  CudaGraphs
 };
 
 // The time that a technique costs, in the order in which suggestions try them.

@@ -98,6 +98,29 @@ TEST_F(CountedStepOn, KeptCastsAreMadeOnceAStep) {
   }
 }
 
+// Recorded passes are launched with one call each: what is left for the host are copies of what the
+// micro-batches hold, the norm and the update. The GPU's part is the same but for those copies.
+TEST_F(CountedStepOn, GraphsLeaveTheHostAFewLaunches) {
+  const Case c{"smollm2-135m", "adamw", 1, 512};
+  for (const int64_t k : {1, 3}) {
+    SCOPED_TRACE(k);
+    const auto with = [&](bool graphs) {
+      return count(c, "h100-80", [&](recipe::Recipe& r) {
+        r.train.global_batch_size = k;
+        r.cuda_graphs = graphs;
+      });
+    };
+    const CountedStep plain = with(false), graphs = with(true);
+    constexpr int kCopies = 5;  // ids, targets, positions, and a key twice
+    EXPECT_EQ(plain.host_launches(), plain.launches());
+    EXPECT_EQ(graphs.launches(), plain.launches() + kCopies * k);
+    EXPECT_EQ(graphs.graphs, k);
+    EXPECT_LT(graphs.host_launches(), 100 + (kCopies + 1) * k);
+    EXPECT_GT(plain.host_launches(), 900 * k);
+    EXPECT_EQ(graphs.host_waits, plain.host_waits);
+  }
+}
+
 // Numbers that a change of snug changes, and nothing else does.
 json figures(const CountedStep& step) {
   json operations;

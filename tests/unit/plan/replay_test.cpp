@@ -114,5 +114,30 @@ TEST(Replay, StreamsHaveMemoryOfTheirOwn) {
   EXPECT_EQ(replay(events, 0, Segments::Expandable).peak, 80 * kMiB) << "in granules of 20 MiB";
 }
 
+// Recorded work has memory of its own, for which the cache is given back first; later steps
+// allocate nothing there.
+TEST(Replay, RecordedWorkDoesNotUseWhatOthersCache) {
+  MemoryEvents events;
+  events.all = {{1, 100 * kMiB},
+                {2, 30 * kMiB},
+                {2, -30 * kMiB},
+                {.empties = true},
+                {3, 30 * kMiB, kStreamOfRecorded},
+                {3, -30 * kMiB, kStreamOfRecorded}};
+  events.step_begin = 3;
+  events.step_end = events.all.size();
+  for (const Segments segments : {Segments::Fixed, Segments::Expandable}) {
+    const int64_t given_back = replay(events, 0, segments).peak;
+    events.all[3] = {4, 2 * kMiB};
+    // Cached, it stays beside the other, in granules of 20 MiB where segments expand.
+    EXPECT_EQ(replay(events, 0, segments).peak - given_back,
+              (segments == Segments::Fixed ? 30 : 40) * kMiB);
+    events.all[3] = {.empties = true};
+    const Reserved tight = replay(events, given_back, segments);
+    EXPECT_TRUE(tight.fits);
+    EXPECT_EQ(tight.of_step, DriverCalls());
+  }
+}
+
 }  // namespace
 }  // namespace snug::plan

@@ -327,6 +327,11 @@ TEST(Check, TechniquesThatMeanNothingTogether) {
   EXPECT_CONTAINS(faults_of("--cast_cache --precision bf16-true"), "only -mixed precision casts");
   EXPECT_CONTAINS(faults_of("--cast_cache --weight_streaming --optimizer_offload cpu"),
                   "leave out one of the two");
+  EXPECT_EQ(faults_of("--cuda_graphs --activation_checkpointing all --precision bf16-true"), "");
+  for (const char* other : {"--activation_offload", "--optimizer_offload cpu",
+                            "--optimizer_in_backward", "--cast_cache --precision bf16-mixed"})
+    EXPECT_CONTAINS(faults_of("--cuda_graphs " + std::string(other)), "leave out one of the two");
+  EXPECT_CONTAINS(faults_of("--cuda_graphs --devices 2"), "use --devices 1");
   EXPECT_CONTAINS(faults_of("--optimizer_in_backward --train.on_oom split"),
                   "use train.on_oom stop");
 }

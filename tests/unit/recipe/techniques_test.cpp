@@ -75,7 +75,7 @@ TEST(Techniques, PairsAreRefusedInTheWordsOfTheTable) {
       EXPECT_CONTAINS(joined(recipe_faults(Command::Plan, both)), words);
       num_refused += !words.empty();
     }
-  EXPECT_EQ(num_refused, 10) << "each of five pairs, from both sides";
+  EXPECT_EQ(num_refused, 24) << "each of twelve pairs, from both sides";
 }
 
 TEST(Techniques, WhatATechniqueNeedsIsAskedFor) {

@@ -421,6 +421,18 @@ void add_block(const void* start, int64_t bytes) {
   touch(start, bytes, Use::Spoils);
 }
 
+void remove_blocks(const void* start, int64_t bytes) {
+  const auto* begin = static_cast<const char*>(start);
+  auto next = areas().lower_bound(begin);
+  if (next != areas().begin() && std::prev(next)->first + std::prev(next)->second.bytes > begin)
+    --next;
+  while (next != areas().end() && next->first < begin + bytes) {
+    const char* block = next->first;
+    ++next;
+    remove_block(block);
+  }
+}
+
 void remove_block(const void* start) {
   const auto found = areas().find(static_cast<const char*>(start));
   if (found == areas().end()) return;

@@ -94,6 +94,8 @@ void begin_work(const char* name, const Place& place);
 // A block of memory is the device's from now on, with nothing in it; no longer.
 void add_block(const void* start, int64_t bytes);
 void remove_block(const void* start);
+// All that reach into those bytes.
+void remove_blocks(const void* start, int64_t bytes);
 
 // The work reads this stretch, hands on what is there (padding that nobody wrote too), writes it,
 // or leaves in it what nobody may read.

@@ -5,6 +5,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "core/kernels/random_key.h"
 #include "core/ops/attention/borders.h"
 #include "core/ops/rope.h"
 
@@ -34,7 +35,7 @@ struct AttentionContext {
   at::Tensor bias_buckets;     // bias_buckets() of score_block.h, made once; cuda only
   // Dropout of the probabilities, while training.
   double dropout = 0;
-  uint64_t dropout_key = 0;
+  kernels::MaskKey dropout_key;
   int64_t dropout_first_head = 0;  // this rank's first head, under tensor parallelism
   // If this call has only part of the micro-batch's tokens: the first query's row in the
   // micro-batch, and its number of rows; 0: the call has all.

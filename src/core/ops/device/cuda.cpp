@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/ops/device/cuda.h"
 
+#include <ATen/Context.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
 
@@ -38,7 +42,74 @@ int compute_capability_major() {
   return known ? major : 8;
 }
 
+namespace caching = c10::cuda::CUDACachingAllocator;
+
+// Of the memory of recorded work. A pool that all have released cannot be had again by its number;
+// libtorch's own pools have the other number.
+struct RecordedPool {
+  c10::MempoolId_t id = {0, 0};
+  int64_t users = 0;
+};
+RecordedPool& recorded_pool() {
+  static RecordedPool pool;
+  return pool;
+}
+
+cudaGraphExec_t graph_of(void* graph) { return static_cast<cudaGraphExec_t>(graph); }
+
 }  // namespace
+
+void use_own_stream() {
+  at::globalContext().lazyInitDevice(at::kCUDA);
+  if (c10::cuda::getCurrentCUDAStream() != c10::cuda::getDefaultCUDAStream()) return;
+  C10_CUDA_CHECK(cudaDeviceSynchronize());
+  c10::cuda::setCurrentCUDAStream(c10::cuda::getStreamFromPool());
+}
+
+void begin_recording() {
+  const c10::cuda::CUDAStream current = c10::cuda::getCurrentCUDAStream();
+  if (recorded_pool().users++ == 0) ++recorded_pool().id.second;
+  caching::beginAllocateToPool(
+      current.device_index(), recorded_pool().id,
+      [own = current.stream()](cudaStream_t stream) { return stream == own; });
+  C10_CUDA_CHECK(cudaStreamBeginCapture(current.stream(), cudaStreamCaptureModeThreadLocal));
+}
+
+void* end_recording() {
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t executable = nullptr;
+  C10_CUDA_CHECK(cudaStreamEndCapture(c10::cuda::getCurrentCUDAStream().stream(), &graph));
+  const cudaError_t error = cudaGraphInstantiate(&executable, graph, 0);
+  cudaGraphDestroy(graph);
+  C10_CUDA_CHECK(error);
+  caching::endAllocateToPool(c10::cuda::current_device(), recorded_pool().id);
+  return executable;
+}
+
+void stop_recording() {
+  const cudaStream_t stream = c10::cuda::getCurrentCUDAStream().stream();
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  cudaGraph_t graph = nullptr;
+  if (cudaStreamIsCapturing(stream, &status) == cudaSuccess &&
+      status != cudaStreamCaptureStatusNone)
+    cudaStreamEndCapture(stream, &graph);
+  if (graph != nullptr) cudaGraphDestroy(graph);
+  cudaGetLastError();  // of a recording that is given up
+  caching::endAllocateToPool(c10::cuda::current_device(), recorded_pool().id);
+}
+
+void launch_graph(void* graph) {
+  C10_CUDA_CHECK(cudaGraphLaunch(graph_of(graph), c10::cuda::getCurrentCUDAStream().stream()));
+}
+
+void destroy_graph(void* graph) {
+  if (graph != nullptr) cudaGraphExecDestroy(graph_of(graph));
+}
+
+void release_recorded_memory() {
+  caching::releasePool(c10::cuda::current_device(), recorded_pool().id);
+  --recorded_pool().users;
+}
 
 void rms_norm_forward(const kernels::RmsNormForward& args) {
   if (!noted(args)) device::rms_norm_forward(args, stream(__func__));

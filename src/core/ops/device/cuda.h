@@ -84,6 +84,21 @@ void adafactor_step(const kernels::AdafactorTensor& tensor,
                     const kernels::AdafactorOptions& options, void* workspace);
 void sgd_step(std::span<const kernels::SgdTensor> tensors, const kernels::SgdOptions& options);
 
+// ---- Recorded work (recording.h), as CUDA graphs
+
+// Makes a stream of its own the current one of this thread, once the device has done all before,
+// where the default one is.
+void use_own_stream();
+// From here on what is queued on the current stream is recorded, and memory for it comes from a
+// pool that all recordings share.
+void begin_recording();
+void* end_recording();  // a graph
+void stop_recording();  // after an error
+void launch_graph(void* graph);
+void destroy_graph(void* graph);
+// Once for each begin_recording(): with the last one the pool's memory may be given back.
+void release_recorded_memory();
+
 // Whether libtorch's flash attention runs on the current device (Ampere or newer); true without a
 // device.
 bool has_flash_attention();

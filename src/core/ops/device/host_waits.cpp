@@ -2,6 +2,7 @@
 #include "core/ops/device/host_waits.h"
 
 #include "core/ops/device/device.h"
+#include "core/ops/device/recording.h"
 
 namespace snug::ops {
 namespace {
@@ -14,7 +15,9 @@ int64_t num_host_waits() { return waits_so_far; }
 
 // A cpu computes synchronously, so there is no wait.
 void note_host_wait(at::DeviceType kernels_of) {
-  if (kernels_of == at::kCUDA) ++waits_so_far;
+  if (kernels_of != at::kCUDA) return;
+  refuse_recording("with this model the host waits for the GPU within a micro-batch");
+  ++waits_so_far;
 }
 
 double read_number(const at::Tensor& number) {

@@ -36,7 +36,8 @@ void drop_into(const at::Tensor& out, const at::Tensor& x, const Mask& mask, Tar
                         .x = read_pointer(x),
                         .out = write_pointer(out),
                         .probability = mask.adapter.dropout,
-                        .key = kernels::mix64(mask.adapter.dropout_key),
+                        .key = mask.adapter.dropout_key.own,
+                        .pass_key = mask.adapter.dropout_key.of_pass,
                         .accumulate = target == Target::AddTo,
                         .places = mask.adapter.rows};
   const bool of_features = mask.part.cut == Cut::Inputs;

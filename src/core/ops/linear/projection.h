@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/kernels/dropout.h"
+#include "core/kernels/random_key.h"
 #include "core/ops/linear/matmul.h"
 #include "core/ops/linear/stored_weight.h"
 
@@ -28,9 +29,9 @@ struct LowRank {
   at::Tensor b;          // (out, r)
   at::Tensor magnitude;  // (out); undefined: LoRA
   double scaling = 1;
-  double dropout = 0;        // probability that an element of the adapter's input is zeroed
-  uint64_t dropout_key = 0;  // seeds the mask
-  kernels::RowPlaces rows;   // row numbers of the input, for the mask
+  double dropout = 0;            // probability that an element of the adapter's input is zeroed
+  kernels::MaskKey dropout_key;  // seeds the mask
+  kernels::RowPlaces rows;       // row numbers of the input, for the mask
 
   bool is_trained() const { return a.requires_grad() || b.requires_grad(); }
 };

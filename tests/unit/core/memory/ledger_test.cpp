@@ -87,6 +87,40 @@ TEST_P(LedgerTest, ViewsShareTheirStorage) {
   EXPECT_EQ(find_allocation(part), find_allocation(whole));
 }
 
+// Between recordings their peak stays taken, whatever is freed; each can write over what others
+// freed.
+TEST_P(LedgerTest, WhatIsRecordedStaysTakenUntilItIsFreedAsAWhole) {
+  const int64_t before = ledger().allocated();
+  const auto record = [&](int64_t passing, int64_t kept) {
+    ledger().begin_recording();
+    current_tag.recorded = true;
+    make(passing);
+    const at::Tensor result = kept > 0 ? make(kept) : at::Tensor();
+    current_tag.recorded = false;
+    ledger().end_recording();
+    return result;
+  };
+  const auto taken = [&] { return (ledger().allocated() - before) / 4; };
+  const auto activations = [&] {
+    return ledger().by_category()[static_cast<size_t>(Category::Activations)] / 4;
+  };
+  at::Tensor kept = record(1000, 300);
+  EXPECT_EQ(taken(), 1000);
+  EXPECT_EQ(activations(), 700);
+  ledger().reset_peak();
+  const at::Tensor beside = make(50);
+  record(500, 0);
+  EXPECT_EQ(taken(), 1050) << "300 and 500 fit into what is taken";
+  EXPECT_EQ((ledger().at_peak().allocated - before) / 4, 1050);
+  record(900, 0);
+  EXPECT_EQ(taken(), 1250);
+  kept.reset();
+  EXPECT_EQ(taken(), 1250) << "freed, and taken for the next time";
+  EXPECT_EQ(activations(), 1200);
+  ledger().free_recorded();
+  EXPECT_EQ(taken(), 50);
+}
+
 INSTANTIATE_TEST_SUITE_P(Devices, LedgerTest, ::testing::Values(at::kCPU, at::kMeta, at::kCUDA));
 
 // What oneDNN's scratch memory comes from.

@@ -17,6 +17,7 @@
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
+#include "base/error.h"
 #include "core/dist/nccl_group.h"
 #include "core/memory/allocators.h"
 #include "core/memory/guards.h"
@@ -25,6 +26,7 @@
 #include "core/ops/attention/score_block.h"
 #include "core/ops/device/copy_stream.h"
 #include "core/ops/device/host_waits.h"
+#include "core/ops/device/recording.h"
 #include "core/ops/device/upload.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/routing.h"
@@ -47,7 +49,10 @@ class SimulatedGpu : public ::testing::Test {
   static at::Tensor make(int64_t count, at::ScalarType type = at::kFloat) {
     return at::empty({count}, at::TensorOptions().device(at::kCUDA).dtype(type));
   }
-  static c10::cuda::CUDAStream side_stream() { return c10::cuda::getStreamFromPool(); }
+  static c10::cuda::CUDAStream side_stream() {
+    at::globalContext().lazyInitDevice(at::kCUDA);
+    return c10::cuda::getStreamFromPool();
+  }
   // Reads x on another stream, which it returns, behind what this one has queued.
   static c10::cuda::CUDAStream read_behind(const at::Tensor& x) {
     const c10::cuda::CUDAStream side = side_stream();
@@ -116,6 +121,82 @@ TEST_F(SimulatedGpu, WhatWaitsSaysSo) {
   const auto [said, waited] =
       waits_of([&] { ops::Upload(at::kCUDA).tensor(here.const_data_ptr(), {8}, at::kFloat); });
   EXPECT_LE(waited, said) << "an upload";
+}
+
+// Recorded work is done as often as it is launched, on what is there then, and gets the same memory
+// again.
+TEST_F(SimulatedGpu, RecordedWorkIsDoneWhenItIsLaunched) {
+  const c10::cuda::CUDAStreamGuard own(side_stream());
+  const at::Tensor x = at::full({1000}, 1.0F, at::TensorOptions().device(at::kCUDA));
+  at::Tensor sum;
+  {
+    const ops::Recording recording(x.device(), [&] {
+      const at::Tensor twice = x.mul(2);
+      sum = twice.add(x).sum();
+    });
+    EXPECT_EQ(x[0].item<float>(), 1) << "nothing is done yet";
+    for (const float value : {1.0F, 4.0F, 2.0F}) {
+      x.fill_(value);
+      recording.launch();
+      EXPECT_EQ(sum.item<float>(), 3000 * value);
+    }
+  }
+}
+
+// Of one pool, recordings write over what each other has freed and not over what they keep.
+TEST_F(SimulatedGpu, RecordingsShareWhatTheyFree) {
+  const c10::cuda::CUDAStreamGuard own(side_stream());
+  const at::Tensor x = at::full({4096}, 1.0F, at::TensorOptions().device(at::kCUDA));
+  std::vector<std::unique_ptr<ops::Recording>> recordings;
+  std::vector<at::Tensor> kept(3);
+  for (int i = 0; i < 3; ++i)
+    recordings.push_back(std::make_unique<ops::Recording>(x.device(), [&] {
+      const at::Tensor passing = x.mul(i + 1);
+      kept[static_cast<size_t>(i)] = passing.add(x).narrow(0, 0, 16).clone();
+    }));
+  const int64_t taken = memory::cuda_ledger().allocated();
+  for (const int i : {0, 2, 1, 0, 1, 2}) {
+    x.fill_(static_cast<float>(i + 1));
+    recordings[static_cast<size_t>(i)]->launch();
+    EXPECT_EQ(kept[static_cast<size_t>(i)][0].item<float>(), (i + 1) * (i + 2));
+  }
+  EXPECT_EQ(memory::cuda_ledger().allocated(), taken) << "launching allocates nothing";
+}
+
+TEST_F(SimulatedGpu, RecordedWorkMayNotWaitNorTouchTheHost) {
+  const auto record = [](const std::function<void(const at::Tensor&)>& work) {
+    const c10::cuda::CUDAStreamGuard own(side_stream());
+    const at::Tensor x = at::zeros({64}, at::TensorOptions().device(at::kCUDA));
+    try {
+      const ops::Recording recording(x.device(), [&] { work(x); });
+    } catch (const std::exception&) {
+    }
+    finish();
+  };
+  EXPECT_DEATH(record([](const at::Tensor& x) { x.sum().item(); }),
+               "a copy from or to the host in work that is being recorded");
+  EXPECT_DEATH(record([](const at::Tensor& x) { x.copy_(at::ones({64})); }),
+               "a copy from or to the host in work that is being recorded");
+  EXPECT_DEATH(
+      record([](const at::Tensor&) { cudaStreamSynchronize(c10::cuda::getCurrentCUDAStream()); }),
+      "an event or a wait in work that is being recorded");
+  EXPECT_DEATH(record([](const at::Tensor& x) { read_behind(x); }),
+               "an event or a wait in work that is being recorded");
+}
+
+// What says that it waits is refused before it does, and the GPU goes on.
+TEST_F(SimulatedGpu, ARecordingThatFailsIsGivenUp) {
+  const c10::cuda::CUDAStreamGuard own(side_stream());
+  const at::Tensor x = at::full({64}, 3.0F, at::TensorOptions().device(at::kCUDA));
+  const int64_t taken = memory::cuda_ledger().allocated();
+  EXPECT_THROW(ops::Recording(x.device(), [&] { ops::read_number(x.mul(2).sum()); }), UserError);
+  EXPECT_EQ(memory::cuda_ledger().allocated(), taken);
+  EXPECT_EQ(ops::read_number(x.sum()), 192);
+}
+
+TEST_F(SimulatedGpu, TheDefaultStreamIsNotRecorded) {
+  EXPECT_THROW(ops::Recording({at::kCUDA, 0}, [] {}), c10::Error);
+  cudaGetLastError();
 }
 
 constexpr char kTouchesPinned[] = "the host touches pinned memory of a copy that it has not waited";

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/exec/recorded_passes.h"
+
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/memory/guards.h"
+#include "core/memory/ledger.h"
+#include "core/nn/functions.h"
+#include "core/ops/device/device.h"
+#include "core/ops/elementwise.h"
+#include "engine/exec/executor.h"
+
+namespace snug::exec {
+namespace {
+
+// Of a step; each keeps its tensors.
+constexpr size_t kMostKinds = 16;
+// Packed samples seldom have the same lengths twice.
+constexpr size_t kMostKnown = 4096;
+// Recordings of which that few were launched were in vain, and after so many times there are no
+// more.
+constexpr int64_t kFewLaunches = 16, kMostInVain = 4;
+
+// The tensors that differ between micro-batches that are alike.
+std::vector<at::Tensor> contents(const nn::Batch& batch) {
+  std::vector<at::Tensor> tensors = {
+      batch.input_ids,       batch.targets,        batch.positions, batch.counted.rows,
+      batch.counted.targets, batch.real.on_device, batch.pixels,    batch.picture_rows};
+  if (batch.source) {
+    tensors.push_back(batch.source->input_ids);
+    tensors.push_back(batch.source->positions);
+  }
+  return tensors;
+}
+
+// All that a pass takes from the host, as bytes.
+class Key {
+ public:
+  template <class T>
+  void add(const T& number) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    bytes_.append(reinterpret_cast<const char*>(&number), sizeof(number));
+  }
+  void add(const ops::Borders& borders) {
+    add(borders.defined());
+    if (!borders.defined()) return;
+    for (const int32_t border : *borders.host()) add(border);
+    add(borders.size(0));
+  }
+  void add(const at::Tensor& tensor) {
+    add(tensor.defined());
+    if (!tensor.defined()) return;
+    add(tensor.scalar_type());
+    for (const int64_t size : tensor.sizes()) add(size);
+    add(tensor.dim());
+  }
+  std::string bytes() const { return bytes_; }
+
+ private:
+  std::string bytes_;
+};
+
+std::string key_of(const MicroBatch& micro_batch, bool begins_step) {
+  const auto& [batch, pass, number] = micro_batch;
+  Key key;
+  key.add(begins_step);
+  for (const at::Tensor& tensor : contents(batch)) key.add(tensor);
+  key.add(batch.cu_seqlens);
+  key.add(batch.max_seqlen);
+  key.add(batch.loss_tokens);
+  key.add(batch.counted.count);
+  key.add(batch.most_tokens);
+  key.add(batch.source.has_value());
+  if (batch.source) {
+    key.add(batch.source->cu_seqlens);
+    key.add(batch.source->max_seqlen);
+  }
+  key.add(pass.output);
+  key.add(pass.compute);
+  key.add(pass.dropout_key.has_value());
+  key.add(pass.gradient_scale);
+  key.add(pass.objective);
+  key.add(pass.rows.stretch);
+  key.add(pass.rows.first);
+  key.add(pass.rows.second);
+  return key.bytes();
+}
+
+}  // namespace
+
+RecordedPasses::RecordedPasses(std::vector<nn::Parameter*> parameters)
+    : parameters_(std::move(parameters)) {}
+
+RecordedPasses::~RecordedPasses() = default;
+
+bool RecordedPasses::has_gradients() const {
+  return std::ranges::any_of(parameters_, [](const nn::Parameter* parameter) {
+    return parameter->value.grad().defined();
+  });
+}
+
+// After one that kept all of its micro-batches, or recorded them.
+void RecordedPasses::begin_step() {
+  if (is_paused_ || in_vain_ >= kMostInVain)
+    step_ = Step::Plain;
+  else
+    step_ = kinds_.empty() ? Step::Keeps : Step::Records;
+}
+
+// So that a pass that makes gradients makes them there.
+void RecordedPasses::lend_gradients(bool takes_back) {
+  for (const Gradient& gradient : gradients_)
+    ops::set_gradient_slot(gradient.parameter->value, takes_back ? at::Tensor() : gradient.tensor);
+}
+
+void RecordedPasses::pause(bool is_paused) {
+  is_paused_ = is_paused;
+  give_up();
+}
+
+void RecordedPasses::give_up() {
+  step_ = Step::Plain;
+  if (kinds_.empty()) return;
+  const at::DeviceType device = kinds_.begin()->second.batch.input_ids.device().type();
+  const bool had_memory = !gradients_.empty();
+  kinds_.clear();
+  gradients_.clear();
+  if (!had_memory) return;
+  if (counts_.launched - launched_before_ < kFewLaunches) ++in_vain_;
+  memory::empty_cache(device);
+}
+
+at::Tensor RecordedPasses::run(const MicroBatch& micro_batch, const Pass& pass) {
+  ++counts_.all;
+  const bool begins = !has_gradients();
+  if (begins) begin_step();
+  const std::string key = key_of(micro_batch, begins);
+  try {
+    const at::Tensor objective = run_kind(key, micro_batch, pass);
+    if (known_.size() < kMostKnown) known_.insert(key);
+    return objective;
+  } catch (...) {
+    give_up();
+    throw;
+  }
+}
+
+at::Tensor RecordedPasses::run_kind(const std::string& key, const MicroBatch& micro_batch,
+                                    const Pass& pass) {
+  const auto found = kinds_.find(key);
+  if (step_ == Step::Keeps && known_.contains(key) && kinds_.size() < kMostKinds) {
+    if (found == kinds_.end()) keep(key, micro_batch.batch);
+    return pass(micro_batch);
+  }
+  if (step_ != Step::Records || found == kinds_.end()) {
+    give_up();
+    return pass(micro_batch);
+  }
+  Kind& kind = found->second;
+  const bool begins = !has_gradients();
+  if (kind.recording == nullptr) record(kind, micro_batch, pass);
+  fill(kind, micro_batch);
+  kind.recording->launch();
+  ++counts_.launched;
+  if (begins)
+    for (const Gradient& gradient : gradients_)
+      gradient.parameter->value.mutable_grad() = gradient.tensor;
+  return kind.objective;
+}
+
+// Before its pass, which makes what a batch keeps on the device, such as borders of windows.
+void RecordedPasses::keep(const std::string& key, const nn::Batch& batch) {
+  Kind& kind = kinds_[key];
+  kind.batch = batch;
+  kind.batch.upload.reset();
+}
+
+void RecordedPasses::fill(const Kind& kind, const MicroBatch& micro_batch) {
+  const std::vector<at::Tensor> to = contents(kind.batch), from = contents(micro_batch.batch);
+  for (size_t i = 0; i < to.size(); ++i)
+    if (to[i].defined() && to[i].numel() > 0) ops::copy(to[i], from[i], ops::Wait::No);
+  if (!kind.key.defined()) return;
+  const memory::CategoryGuard category(memory::Category::Data);
+  const uint64_t key = nn::pass_key(micro_batch.pass);
+  sent_ = std::make_unique<ops::Upload>(kind.key.device());
+  ops::copy(kind.key, sent_->tensor(&key, {1}, at::kLong), ops::Wait::No);
+}
+
+void RecordedPasses::record(Kind& kind, const MicroBatch& micro_batch, const Pass& pass) {
+  struct Loan {
+    RecordedPasses& of;
+    ~Loan() { of.lend_gradients(/*takes_back=*/true); }
+  } const loan{*this};
+  if (!has_gradients()) lend_gradients(/*takes_back=*/false);
+  if (gradients_.empty()) launched_before_ = counts_.launched;
+  nn::Pass recorded = micro_batch.pass;
+  if (recorded.dropout_key) {
+    const memory::CategoryGuard category(memory::Category::Data);
+    kind.key = at::empty({1}, kind.batch.input_ids.options().dtype(at::kLong));
+    recorded.recorded_key = kind.key;
+  }
+  kind.recording = std::make_unique<ops::Recording>(kind.batch.input_ids.device(), [&] {
+    kind.objective = pass({kind.batch, recorded, micro_batch.number});
+  });
+  ++counts_.recorded;
+  if (!gradients_.empty()) return;
+  for (nn::Parameter* parameter : parameters_)
+    if (parameter->value.grad().defined())
+      gradients_.push_back({parameter, parameter->value.grad()});
+}
+
+}  // namespace snug::exec
