@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <iterator>
+#include <span>
 
 namespace snug::plan {
 namespace {
@@ -77,7 +78,8 @@ bool CachingAllocator::add_segment(int64_t bytes, size_t pool) {
 void CachingAllocator::empty_cache() {
   for (auto it = segments_.begin(); it != segments_.end();) {
     const Block& first = blocks_.at({it->first, 0});
-    if (first.used || first.bytes != it->second) {
+    if (first.used || first.bytes != it->second ||
+        first.pool >= pool_of(kStreamOfRecorded, false)) {
       ++it;
       continue;
     }
@@ -257,7 +259,7 @@ void ExpandableAllocator::count(int64_t mapped) {
 }
 
 void ExpandableAllocator::empty_cache() {
-  for (Pool& pool : pools_)
+  for (Pool& pool : std::span(pools_).first(pool_of(kStreamOfRecorded, false)))
     for (auto block = pool.blocks.begin(); block != pool.blocks.end(); ++block) {
       if (block->second.state != State::Free) continue;
       const int64_t begin = rounded_up(block->first, pool.granule);

@@ -17,7 +17,7 @@
 namespace snug::plan {
 
 constexpr size_t kNumStreams = 3;  // that have memory
-// Stands for recorded work, which has memory of its own too.
+// Stands for recorded work, which has memory of its own too, that is not given back.
 constexpr size_t kStreamOfRecorded = 2;
 
 // Requests to the device's driver, which are slow, and stop the device when memory is given back.

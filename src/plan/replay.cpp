@@ -101,6 +101,8 @@ Reserved replay_on(const MemoryEvents& events, const std::vector<MemoryEvent>& c
     if (limit > 0) result.of_step = now;
     if (is_alike) break;
   }
+  // A validation.
+  result.fits = result.fits && replay.run(std::span(events.all).subspan(events.step_end));
   result.peak = allocator.peak_reserved();
   return result;
 }

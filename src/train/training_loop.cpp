@@ -123,10 +123,11 @@ void TrainingLoop::tell_of_graphs() const {
                        launched, all, kinds, kinds == 1 ? "" : "s");
   } else {
     note = fmt::format(
-        "cuda_graphs: of {} micro-batches no step's were all like those of steps before it, so "
-        "nothing "
-        "was recorded; those of samples of the same lengths are alike, as texts cut at "
-        "train.max_seq_length are",
+        "cuda_graphs: of {} micro-batches nothing was recorded, since no two steps in a row had "
+        "alike "
+        "ones; those of samples of the same lengths with as many tokens to learn are, as texts cut "
+        "at "
+        "train.max_seq_length",
         all);
   }
   parts_.log.record().notes.push_back(std::move(note));

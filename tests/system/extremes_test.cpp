@@ -58,7 +58,8 @@ void expect_cheap(const Words& words, double seconds = 4) {
       << outcome.exit_code << "\n"
       << outcome.output.substr(0, 2000);
   EXPECT_LE(outcome.processor_seconds, kWatched * seconds) << outcome.output.substr(0, 500);
-  EXPECT_LE(outcome.resident_bytes, kWatched * int64_t{400'000'000})
+  // Half of it is libtorch's, more or less by machine.
+  EXPECT_LE(outcome.resident_bytes, kWatched * int64_t{450'000'000})
       << outcome.output.substr(0, 500);
   EXPECT_LT(outcome.output.size(), 200000U);  // a thousand answers
 }

@@ -36,6 +36,7 @@ LORA = "--lora_r 16 --lora_dropout 0"
 MODELS = [
     Model("llama-1.1b", Shape("recipes/models/tiny-llama.json", 4, 2048), 60, peer="--optimizer adamw"),
     Model("smollm2-135m", Shape("recipes/models/smollm2-135m.json", 4, 256), 30, peer="--optimizer adamw"),
+    Model("smollm2-135m-graphs", Shape("recipes/models/smollm2-135m.json", 4, 256), 30, "--cuda_graphs true"),
     Model("llama-7b-lora", Shape("recipes/models/open-llama-7b.json", 2, 2048), 90, LORA, "finetune_lora",
           peer="--optimizer adamw --lora_r 16"),
     Model("qwen2.5-1.5b", Shape("recipes/models/qwen2.5-1.5b.json", 4, 2048), 60, peer="--optimizer adamw"),

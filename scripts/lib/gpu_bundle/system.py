@@ -42,6 +42,7 @@ TECHNIQUES = [
     Technique("16-mixed", precision="16-mixed", same_losses=False),
     Technique("32-true", precision="32-true", same_losses=False),
     Technique("accumulation", "--train.micro_batch_size 1"),
+    Technique("cuda-graphs", "--cuda_graphs true"),
     Technique("all-offloads",
               "--activation_checkpointing all --activation_offload --optimizer_offload cpu --weight_streaming"),
     Technique("checkpointing-in-backward-8bit",

@@ -67,8 +67,7 @@ SNUG_SCORE_FORMULA uint32_t dropout_bits(const AttentionScores& a, int64_t head,
                                          int64_t key) {
   const int64_t number =
       (a.dropout.first_head + head) * a.dropout.num_rows + a.dropout.first_row + row;
-  const uint64_t* pass = a.dropout.pass_key;
-  const uint64_t mask = pass == nullptr ? a.dropout.key : a.dropout.key ^ *pass;
+  const uint64_t mask = mask_key_of(a.dropout.key, a.dropout.pass_key, a.dropout.key_mixes);
   uint32_t x = static_cast<uint32_t>(number) * 0x9e3779b9u + static_cast<uint32_t>(mask);
   x ^= static_cast<uint32_t>(a.first_column + key);
   x ^= x >> 16;

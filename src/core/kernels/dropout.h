@@ -29,7 +29,8 @@ struct Dropout {
   void* out = nullptr;  // may be x
   double probability = 0;
   uint64_t key = 0;
-  const uint64_t* pass_key = nullptr;  // MaskKey::of_pass: on a GPU only
+  const uint64_t* pass_key = nullptr;  // MaskKey::of_pass, on a GPU only
+  int key_mixes = 0;                   // MaskKey::mixes
   bool accumulate = false;             // out += instead of out =
   int num_threads = 0;
   // For columns [first_column, first_column + columns) of a matrix with whole_columns, which get
@@ -53,7 +54,8 @@ struct Dropout {
 struct ProbabilityDropout {
   double probability = 0;
   uint64_t key = 0;
-  const uint64_t* pass_key = nullptr;  // MaskKey::of_pass: on a GPU only
+  const uint64_t* pass_key = nullptr;  // MaskKey::of_pass, on a GPU only
+  int key_mixes = 0;                   // MaskKey::mixes
   int64_t first_head = 0;  // what head 0 is numbered as, where the others are computed elsewhere
   // If this rank has only part of the tokens: the number of token 0, and the total; 0: all tokens
   // are here.

@@ -8,12 +8,10 @@
 namespace snug::nn {
 
 kernels::MaskKey mask_key(const Pass& pass, const std::string& site) {
-  const uint64_t place = kernels::mix64(hash_name(site));
+  const uint64_t place = hash_name(site);
   if (pass.recorded_key.defined()) return {place, ops::read_pointer<uint64_t>(pass.recorded_key)};
-  return place ^ pass_key(pass);
+  return kernels::mix64(*pass.dropout_key ^ place);
 }
-
-uint64_t pass_key(const Pass& pass) { return kernels::mix64(*pass.dropout_key); }
 
 const at::Tensor& State::at(const std::string& name) const {
   for (const auto& [key, tensor] : entries_)

@@ -85,10 +85,8 @@ struct Pass {
 // The name of the last unit's output in training and validation.
 inline constexpr const char* kObjective = "objective";
 
-// The key of the mask that is drawn at `site` in a pass that has pass.dropout_key; the pass's own
-// part of it, which pass.recorded_key holds while work is recorded.
+// The key of the mask that is drawn at `site` in a pass that has pass.dropout_key.
 kernels::MaskKey mask_key(const Pass& pass, const std::string& site);
-uint64_t pass_key(const Pass& pass);
 
 // The tensors passed from unit to unit, by name. Decoders only use "hidden"; the last unit returns
 // "objective" (1) or "logits" (S, V). Names for encoders and pictures: docs/decisions/0008.

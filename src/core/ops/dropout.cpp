@@ -25,7 +25,8 @@ at::Tensor drop(const at::Tensor& x, double probability, kernels::MaskKey key,
                         .out = write_pointer(out),
                         .probability = probability,
                         .key = key.own,
-                        .pass_key = key.of_pass};
+                        .pass_key = key.of_pass,
+                        .key_mixes = key.mixes};
   if (first_element > 0 || whole_columns > 0 || rows.stretch > 0) {
     args.columns = x.size(-1);
     args.whole_columns = whole_columns > 0 ? whole_columns : args.columns;
@@ -37,6 +38,13 @@ at::Tensor drop(const at::Tensor& x, double probability, kernels::MaskKey key,
   return out;
 }
 
+kernels::MaskKey key_of(AutogradContext* ctx) {
+  kernels::MaskKey key(static_cast<uint64_t>(ctx->saved_data["key"].toInt()));
+  key.of_pass = reinterpret_cast<const uint64_t*>(ctx->saved_data["pass_key"].toInt());
+  key.mixes = static_cast<int>(ctx->saved_data["key_mixes"].toInt());
+  return key;
+}
+
 struct DropoutFunction : torch::autograd::Function<DropoutFunction> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, double probability,
                             kernels::MaskKey key, int64_t first_element, int64_t whole_columns,
@@ -44,6 +52,7 @@ struct DropoutFunction : torch::autograd::Function<DropoutFunction> {
     ctx->saved_data["probability"] = probability;
     ctx->saved_data["key"] = static_cast<int64_t>(key.own);
     ctx->saved_data["pass_key"] = reinterpret_cast<int64_t>(key.of_pass);
+    ctx->saved_data["key_mixes"] = static_cast<int64_t>(key.mixes);
     ctx->saved_data["first_element"] = first_element;
     ctx->saved_data["whole_columns"] = whole_columns;
     ctx->saved_data["rows"] = std::vector<int64_t>{rows.stretch, rows.first, rows.second};
@@ -52,9 +61,7 @@ struct DropoutFunction : torch::autograd::Function<DropoutFunction> {
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const std::vector<int64_t> rows = ctx->saved_data["rows"].toIntVector();
-    return {drop(grads[0].contiguous(), ctx->saved_data["probability"].toDouble(),
-                 {static_cast<uint64_t>(ctx->saved_data["key"].toInt()),
-                  reinterpret_cast<const uint64_t*>(ctx->saved_data["pass_key"].toInt())},
+    return {drop(grads[0].contiguous(), ctx->saved_data["probability"].toDouble(), key_of(ctx),
                  ctx->saved_data["first_element"].toInt(), ctx->saved_data["whole_columns"].toInt(),
                  {.stretch = rows[0], .first = rows[1], .second = rows[2]}),
             {},

@@ -140,8 +140,11 @@ void Executor::record_passes() { recorded_ = std::make_unique<RecordedPasses>(pa
 
 double Executor::run_micro_batch(const MicroBatch& micro_batch) {
   if (recorded_ == nullptr) return ops::read_number(run_pass(micro_batch));
-  return ops::read_number(
-      recorded_->run(micro_batch, [this](const MicroBatch& own) { return run_pass(own); }));
+  // A pass that is recorded and fails may run again, so that policies release what they hold for
+  // it.
+  return ops::read_number(recorded_->run(micro_batch, [this](const MicroBatch& own) {
+    return guarded([&] { return run_pass(own); });
+  }));
 }
 
 // The objective, on the device.

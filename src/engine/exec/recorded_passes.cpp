@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/error.h"
 #include "core/memory/guards.h"
 #include "core/memory/ledger.h"
-#include "core/nn/functions.h"
 #include "core/ops/device/device.h"
 #include "core/ops/elementwise.h"
 #include "engine/exec/executor.h"
@@ -16,8 +16,8 @@
 namespace snug::exec {
 namespace {
 
-// Of a step; each keeps its tensors.
-constexpr size_t kMostKinds = 16;
+// A step's first, and those after it: as many as a plan runs. Each keeps its tensors.
+constexpr size_t kMostKinds = 2;
 // Packed samples seldom have the same lengths twice.
 constexpr size_t kMostKnown = 4096;
 // Recordings of which that few were launched were in vain, and after so many times there are no
@@ -104,16 +104,11 @@ bool RecordedPasses::has_gradients() const {
 
 // After one that kept all of its micro-batches, or recorded them.
 void RecordedPasses::begin_step() {
+  if (empties_) memory::empty_cache(*std::exchange(empties_, std::nullopt));
   if (is_paused_ || in_vain_ >= kMostInVain)
     step_ = Step::Plain;
   else
     step_ = kinds_.empty() ? Step::Keeps : Step::Records;
-}
-
-// So that a pass that makes gradients makes them there.
-void RecordedPasses::lend_gradients(bool takes_back) {
-  for (const Gradient& gradient : gradients_)
-    ops::set_gradient_slot(gradient.parameter->value, takes_back ? at::Tensor() : gradient.tensor);
 }
 
 void RecordedPasses::pause(bool is_paused) {
@@ -123,14 +118,14 @@ void RecordedPasses::pause(bool is_paused) {
 
 void RecordedPasses::give_up() {
   step_ = Step::Plain;
-  if (kinds_.empty()) return;
-  const at::DeviceType device = kinds_.begin()->second.batch.input_ids.device().type();
-  const bool had_memory = !gradients_.empty();
+  if (has_recorded_) {
+    empties_ = kinds_.begin()->second.batch.input_ids.device().type();
+    if (counts_.launched - launched_before_ < kFewLaunches) ++in_vain_;
+    launched_before_ = counts_.launched;
+  }
+  has_recorded_ = false;
   kinds_.clear();
   gradients_.clear();
-  if (!had_memory) return;
-  if (counts_.launched - launched_before_ < kFewLaunches) ++in_vain_;
-  memory::empty_cache(device);
 }
 
 at::Tensor RecordedPasses::run(const MicroBatch& micro_batch, const Pass& pass) {
@@ -151,17 +146,20 @@ at::Tensor RecordedPasses::run(const MicroBatch& micro_batch, const Pass& pass) 
 at::Tensor RecordedPasses::run_kind(const std::string& key, const MicroBatch& micro_batch,
                                     const Pass& pass) {
   const auto found = kinds_.find(key);
-  if (step_ == Step::Keeps && known_.contains(key) && kinds_.size() < kMostKinds) {
-    if (found == kinds_.end()) keep(key, micro_batch.batch);
+  const bool is_kept = found != kinds_.end();
+  if (step_ == Step::Keeps && (is_kept || (known_.contains(key) && kinds_.size() < kMostKinds))) {
+    if (!is_kept) keep(key, micro_batch.batch);
     return pass(micro_batch);
   }
-  if (step_ != Step::Records || found == kinds_.end()) {
+  const bool begins = !has_gradients();
+  const bool is_recorded =
+      step_ == Step::Records && is_kept &&
+      (found->second.recording != nullptr || record(found->second, micro_batch, pass));
+  if (!is_recorded) {
     give_up();
     return pass(micro_batch);
   }
   Kind& kind = found->second;
-  const bool begins = !has_gradients();
-  if (kind.recording == nullptr) record(kind, micro_batch, pass);
   fill(kind, micro_batch);
   kind.recording->launch();
   ++counts_.launched;
@@ -184,32 +182,36 @@ void RecordedPasses::fill(const Kind& kind, const MicroBatch& micro_batch) {
     if (to[i].defined() && to[i].numel() > 0) ops::copy(to[i], from[i], ops::Wait::No);
   if (!kind.key.defined()) return;
   const memory::CategoryGuard category(memory::Category::Data);
-  const uint64_t key = nn::pass_key(micro_batch.pass);
+  const uint64_t key = *micro_batch.pass.dropout_key;
   sent_ = std::make_unique<ops::Upload>(kind.key.device());
   ops::copy(kind.key, sent_->tensor(&key, {1}, at::kLong), ops::Wait::No);
 }
 
-void RecordedPasses::record(Kind& kind, const MicroBatch& micro_batch, const Pass& pass) {
-  struct Loan {
-    RecordedPasses& of;
-    ~Loan() { of.lend_gradients(/*takes_back=*/true); }
-  } const loan{*this};
-  if (!has_gradients()) lend_gradients(/*takes_back=*/false);
-  if (gradients_.empty()) launched_before_ = counts_.launched;
+// False where there is no memory to; a pass that is not recorded may find some.
+bool RecordedPasses::record(Kind& kind, const MicroBatch& micro_batch, const Pass& pass) {
+  has_recorded_ = true;
+  const bool begins = !has_gradients();
   nn::Pass recorded = micro_batch.pass;
-  if (recorded.dropout_key) {
-    const memory::CategoryGuard category(memory::Category::Data);
-    kind.key = at::empty({1}, kind.batch.input_ids.options().dtype(at::kLong));
-    recorded.recorded_key = kind.key;
+  try {
+    if (recorded.dropout_key) {
+      const memory::CategoryGuard category(memory::Category::Data);
+      kind.key = at::empty({1}, kind.batch.input_ids.options().dtype(at::kLong));
+      recorded.recorded_key = kind.key;
+    }
+    kind.recording = std::make_unique<ops::Recording>(kind.batch.input_ids.device(), [&] {
+      kind.objective = pass({kind.batch, recorded, micro_batch.number});
+    });
+  } catch (const OutOfMemory&) {
+    if (begins)
+      for (nn::Parameter* parameter : parameters_) parameter->value.mutable_grad().reset();
+    return false;
   }
-  kind.recording = std::make_unique<ops::Recording>(kind.batch.input_ids.device(), [&] {
-    kind.objective = pass({kind.batch, recorded, micro_batch.number});
-  });
   ++counts_.recorded;
-  if (!gradients_.empty()) return;
-  for (nn::Parameter* parameter : parameters_)
-    if (parameter->value.grad().defined())
-      gradients_.push_back({parameter, parameter->value.grad()});
+  if (begins)
+    for (nn::Parameter* parameter : parameters_)
+      if (parameter->value.grad().defined())
+        gradients_.push_back({parameter, parameter->value.grad()});
+  return true;
 }
 
 }  // namespace snug::exec

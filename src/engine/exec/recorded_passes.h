@@ -1,13 +1,13 @@
 // Forward and backward of micro-batches that are alike, recorded once and then launched with one
 // call (core/ops/device/recording.h). Alike are those whose numbers on the host are the same:
-// sizes, borders of documents, the gradient's scale, and whether they are the first of their step.
-// What is on the device, ids and targets and pictures, is copied into the recorded one's tensors,
-// and so is what dropout is drawn from.
+// sizes, borders of documents, the gradient's scale. What is on the device, ids and targets and
+// pictures, is copied into the recorded one's tensors, and so is what dropout is drawn from.
 //
-// A step all of whose micro-batches are known from earlier steps runs as always, and their tensors
-// are kept; the next one records them, and those after it launch what is recorded. A micro-batch
-// that is not known ends that: what was recorded is given up with its memory, so that there is
-// never memory for recorded passes and for others at the same time.
+// Two passes are recorded: a step's first, which makes gradients, and one that adds to them. A step
+// whose micro-batches are like those of steps before it, and like each other, runs as always, and
+// the tensors of two are kept; the next one records, and those after it launch what is recorded. A
+// micro-batch that is not like them ends that: what was recorded is given up with its memory, so
+// that there is never memory for recorded passes and for others at the same time.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,6 +15,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -51,7 +52,7 @@ class RecordedPasses {
   // Micro-batches that are alike, from when their tensors are kept.
   struct Kind {
     nn::Batch batch;  // what the recorded work reads
-    at::Tensor key;   // (1) int64: the pass's part of the keys of dropout's masks
+    at::Tensor key;   // (1) int64: the pass's dropout_key
     at::Tensor objective;
     std::unique_ptr<ops::Recording> recording;
   };
@@ -63,10 +64,9 @@ class RecordedPasses {
 
   bool has_gradients() const;
   void begin_step();
-  void lend_gradients(bool takes_back);
   at::Tensor run_kind(const std::string& key, const MicroBatch& micro_batch, const Pass& pass);
   void keep(const std::string& key, const nn::Batch& batch);
-  void record(Kind& kind, const MicroBatch& micro_batch, const Pass& pass);
+  bool record(Kind& kind, const MicroBatch& micro_batch, const Pass& pass);
   void fill(const Kind& kind, const MicroBatch& micro_batch);
   void give_up();
 
@@ -76,8 +76,11 @@ class RecordedPasses {
   std::map<std::string, Kind> kinds_;
   std::unique_ptr<ops::Upload> sent_;  // of the last key, until the host has waited for its pass
   Step step_ = Step::Plain;
-  int64_t launched_before_ = 0;  // when the last recording began
-  int64_t in_vain_ = 0;          // how often recordings were given up almost unused
+  // Memory of what was given up is to go back to the device, once no gradient is there.
+  std::optional<at::DeviceType> empties_;
+  bool has_recorded_ = false;    // or tried to, since the last time it was given up
+  int64_t launched_before_ = 0;  // when the recordings began
+  int64_t in_vain_ = 0;          // how often they were given up almost unused
   bool is_paused_ = false;
   Counts counts_;
 };

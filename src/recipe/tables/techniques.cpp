@@ -241,8 +241,8 @@ TechniqueTraits cuda_graphs() {
                            "on a GPU, record forward and backward of micro-batches that are alike "
                            "as CUDA graphs and launch each with one call: for small models, which "
                            "keep the host busier than the GPU. Alike are those of samples of the "
-                           "same lengths, as texts cut at train.max_seq_length are; others run as "
-                           "always. Needs one device"};
+                           "same lengths with as many tokens to learn, as texts cut at "
+                           "train.max_seq_length are; others run as always. Needs one device"};
           },
       .excludes = {{Technique::ActivationOffload, kCopies},
                    {Technique::OptimizerInBackward, kUpdates},

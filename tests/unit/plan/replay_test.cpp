@@ -139,5 +139,30 @@ TEST(Replay, RecordedWorkDoesNotUseWhatOthersCache) {
   }
 }
 
+// What recorded work takes is not given back for others.
+TEST(Replay, RecordedWorkKeepsItsMemory) {
+  MemoryEvents events;
+  events.all = {{1, 40 * kMiB, kStreamOfRecorded},
+                {1, -40 * kMiB, kStreamOfRecorded},
+                {2, 40 * kMiB},
+                {2, -40 * kMiB}};
+  events.step_end = events.all.size();
+  for (const Segments segments : {Segments::Fixed, Segments::Expandable}) {
+    EXPECT_EQ(replay(events, 0, segments).peak, 80 * kMiB);
+    EXPECT_TRUE(replay(events, 80 * kMiB, segments).fits);
+    EXPECT_FALSE(replay(events, 70 * kMiB, segments).fits);
+  }
+}
+
+// A validation after the step.
+TEST(Replay, WhatComesAfterTheStepCounts) {
+  MemoryEvents events = run_of(100, 30);
+  events.all.push_back({9, 60 * kMiB});
+  events.all.push_back({9, -60 * kMiB});
+  EXPECT_EQ(replay(events, 0, Segments::Fixed).peak, 220 * kMiB);
+  EXPECT_TRUE(replay(events, 160 * kMiB, Segments::Fixed).fits);
+  EXPECT_FALSE(replay(events, 159 * kMiB, Segments::Fixed).fits);
+}
+
 }  // namespace
 }  // namespace snug::plan

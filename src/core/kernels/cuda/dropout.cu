@@ -29,11 +29,12 @@ struct Window {
 
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    drop(const T* x, T* out, int64_t count, uint64_t own_key, const uint64_t* pass_key, uint32_t threshold,
-         float scale, bool accumulate, bool aligned, Window window) {
+    drop(const T* x, T* out, int64_t count, uint64_t own_key, const uint64_t* pass_key,
+         int key_mixes, uint32_t threshold, float scale, bool accumulate, bool aligned,
+         Window window) {
   const int64_t i = 4 * (blockIdx.x * int64_t{kThreads} + threadIdx.x);
   if (i >= count) return;
-  const uint64_t key = pass_key == nullptr ? own_key : own_key ^ *pass_key;
+  const uint64_t key = mask_key_of(own_key, pass_key, key_mixes);
   Floats4 value = read_any(x, i, count, aligned);
   for (int k = 0; k < 4; ++k)
     value.values[k] =
@@ -56,7 +57,7 @@ void dropout(const Dropout& args, cudaStream_t stream) {
     launch(
         "dropout", drop<T>, blocks_for(args.count, 4 * kThreads), kThreads, 0, stream,
         static_cast<const T*>(args.x), static_cast<T*>(args.out), args.count, args.key,
-        args.pass_key,        args.threshold(), args.scale(), args.accumulate, aligned,
+        args.pass_key, args.key_mixes, args.threshold(), args.scale(), args.accumulate, aligned,
         Window{args.first_index, args.columns, args.first_column, args.whole_columns, args.places});
   });
 }

@@ -169,6 +169,7 @@ kernels::AttentionScores ScoreSweeps::arguments(const at::Tensor& scores, const 
       .dropout = {.probability = context_.dropout,
                   .key = context_.dropout_key.own,
                   .pass_key = context_.dropout_key.of_pass,
+                  .key_mixes = context_.dropout_key.mixes,
                   .first_head = context_.dropout_first_head,
                   .first_row = context_.dropout_first_row + b.begin,
                   .num_rows = rows},

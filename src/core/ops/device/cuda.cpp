@@ -72,7 +72,13 @@ void begin_recording() {
   caching::beginAllocateToPool(
       current.device_index(), recorded_pool().id,
       [own = current.stream()](cudaStream_t stream) { return stream == own; });
-  C10_CUDA_CHECK(cudaStreamBeginCapture(current.stream(), cudaStreamCaptureModeThreadLocal));
+  try {
+    C10_CUDA_CHECK(cudaStreamBeginCapture(current.stream(), cudaStreamCaptureModeThreadLocal));
+  } catch (...) {
+    stop_recording();
+    release_recorded_memory();
+    throw;
+  }
 }
 
 void* end_recording() {

@@ -15,45 +15,55 @@ int64_t& recordings_of(c10::Device device) {
   return counts[device.is_meta() ? 0 : 1];
 }
 
-void begin(c10::Device device) {
-  SNUG_CHECK(!memory::current_tag.recorded, "work that is recorded records work");
-  memory::empty_cache(device.type());
-  memory::ledger_of(device.type()).begin_recording();
-  memory::current_tag.recorded = true;
-  if (device.is_cuda()) cuda::begin_recording();
-}
-
-void end(c10::Device device) {
-  memory::current_tag.recorded = false;
-  memory::ledger_of(device.type()).end_recording();
-}
-
 // One less that keeps the memory, which is free with the last.
 void release(c10::Device device) {
   if (device.is_cuda()) cuda::release_recorded_memory();
   if (--recordings_of(device) == 0) memory::ledger_of(device.type()).free_recorded();
 }
 
+// What this thread allocates meanwhile is recorded work's.
+class RecordedMemory {
+ public:
+  explicit RecordedMemory(memory::Ledger& ledger) : ledger_(ledger) {
+    ledger_.begin_recording();
+    memory::current_tag.recorded = true;
+  }
+  ~RecordedMemory() {
+    memory::current_tag.recorded = false;
+    ledger_.end_recording();
+  }
+  RecordedMemory(const RecordedMemory&) = delete;
+  RecordedMemory& operator=(const RecordedMemory&) = delete;
+
+ private:
+  memory::Ledger& ledger_;
+};
+
 }  // namespace
 
 Recording::Recording(c10::Device device, const std::function<void()>& work) : device_(device) {
+  SNUG_CHECK(!memory::current_tag.recorded, "work that is recorded records work");
+  memory::empty_cache(device_.type());
+  if (device_.is_cuda()) cuda::begin_recording();
   ++recordings_of(device_);
-  begin(device_);
   try {
+    const RecordedMemory memory(memory::ledger_of(device_.type()));
     work();
     if (device_.is_cuda()) graph_ = cuda::end_recording();
   } catch (...) {
     if (device_.is_cuda()) cuda::stop_recording();
-    end(device_);
     release(device_);
     throw;
   }
-  end(device_);
 }
 
 Recording::~Recording() {
-  if (device_.is_cuda()) cuda::destroy_graph(graph_);
-  release(device_);
+  try {
+    if (device_.is_cuda()) cuda::destroy_graph(graph_);
+    release(device_);
+  } catch (const std::exception&) {
+    // The device has failed, and somebody else says so.
+  }
 }
 
 void Recording::launch() const {

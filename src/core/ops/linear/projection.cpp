@@ -31,13 +31,15 @@ struct Mask {
 
 // x with the mask's elements zeroed, written or added to `out`.
 void drop_into(const at::Tensor& out, const at::Tensor& x, const Mask& mask, Target target) {
+  const kernels::MaskKey key = mask.adapter.dropout_key.mixed();
   kernels::Dropout args{.type = to_scalar(x.scalar_type()),
                         .count = x.numel(),
                         .x = read_pointer(x),
                         .out = write_pointer(out),
                         .probability = mask.adapter.dropout,
-                        .key = mask.adapter.dropout_key.own,
-                        .pass_key = mask.adapter.dropout_key.of_pass,
+                        .key = key.own,
+                        .pass_key = key.of_pass,
+                        .key_mixes = key.mixes,
                         .accumulate = target == Target::AddTo,
                         .places = mask.adapter.rows};
   const bool of_features = mask.part.cut == Cut::Inputs;
