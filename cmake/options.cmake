@@ -29,6 +29,8 @@ endif()
 # One flag for programs and libraries alike, or they could not share the precompiled header.
 add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fPIC>)
 set(CMAKE_CXX_FLAGS_RELEASE "-O2")
+# fmt 9 leaves constexpr out beside CUDA's headers, but not consteval, which then does not compile.
+add_compile_definitions(FMT_USE_CONSTEXPR=1)
 
 find_program(SNUG_CCACHE ccache)
 if(SNUG_CCACHE)

@@ -1,9 +1,9 @@
-# snug_add_library(exec SOURCES a.cpp b.cpp DEPS nn memory [TORCH] [LIBS third::party] [CUDA gpu])
+# snug_add_library(exec SOURCES a.cpp b.cpp DEPS nn memory [TORCH | BARE] [LIBS third::party] [CUDA gpu])
 # makes the static library snug_exec, alias snug::exec. DEPS are snug folders, and only lower ones. CUDA names
 # a source of which there are two: gpu.cpp for programs with CUDA or a simulated GPU, gpu_stub.cpp for those
 # without.
 function(snug_add_library name)
-  cmake_parse_arguments(ARG "TORCH" "CUDA" "SOURCES;DEPS;LIBS" ${ARGN})
+  cmake_parse_arguments(ARG "TORCH;BARE" "CUDA" "SOURCES;DEPS;LIBS" ${ARGN})
   add_library(snug_${name} STATIC ${ARG_SOURCES})
   add_library(snug::${name} ALIAS snug_${name})
   target_include_directories(snug_${name} PUBLIC ${CMAKE_SOURCE_DIR}/src)
@@ -12,12 +12,36 @@ function(snug_add_library name)
   if(ARG_TORCH)
     target_link_libraries(snug_${name} PUBLIC snug_torch)
     snug_precompile_torch(snug_${name})
+  elseif(NOT ARG_BARE)
+    snug_precompile_plain(snug_${name})
   endif()
   if(ARG_CUDA)
     snug_switch_source(${name} ${ARG_CUDA} "${ARG_DEPS}")
   endif()
   snug_join_sources(snug_${name})
   snug_set_warnings(snug_${name})
+  set_property(GLOBAL APPEND PROPERTY SNUG_ROOMS snug_${name})
+endfunction()
+
+# snug_add_shared(snug_shared lib OFF): the whole of every room as build/lib/libsnug.so, with what SNUG_ON_CUDA chooses.
+# All rooms but the kernels of GPUs, which come with the variant that calls them.
+function(snug_add_shared target folder on_cuda)
+  get_property(rooms GLOBAL PROPERTY SNUG_ROOMS)
+  list(REMOVE_ITEM rooms snug_kernels_cuda snug_kernels_simulated)
+  list(TRANSFORM rooms REPLACE "(.+)" "$<TARGET_FILE:\\1>" OUTPUT_VARIABLE archives)
+  file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/nothing.cpp CONTENT "")
+  add_library(${target} SHARED ${CMAKE_BINARY_DIR}/nothing.cpp)
+  # The whole of each archive, since nobody knows what a user will call; then once more for what they need from others.
+  target_link_libraries(${target} PRIVATE -Wl,--whole-archive ${archives} -Wl,--no-whole-archive ${rooms} snug_torch)
+  add_dependencies(${target} ${rooms})
+  # Calls within the library stay in it, also where a program has compiled the same inline function otherwise.
+  target_link_options(${target} PRIVATE LINKER:-Bsymbolic-functions)
+  set_target_properties(${target} PROPERTIES
+    SNUG_ON_CUDA ${on_cuda} OUTPUT_NAME snug LINKER_LANGUAGE CXX VERSION ${PROJECT_VERSION} SOVERSION 0
+    LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/${folder})
+  # What programs that link to it see: headers, and libraries that their own code calls.
+  target_include_directories(${target} INTERFACE ${CMAKE_SOURCE_DIR}/src)
+  target_link_libraries(${target} INTERFACE snug_torch fmt::fmt nlohmann_json::nlohmann_json)
 endfunction()
 
 # Compiles a target's sources a dozen at a time (CMake's unity build): most of what a source costs are the
@@ -57,8 +81,6 @@ function(snug_add_variant name variant source)
   add_library(${target} STATIC ${source})
   if(NOT variant STREQUAL stub)
     set_target_properties(${target} PROPERTIES EXCLUDE_FROM_ALL ON)
-    # fmt 9 leaves constexpr out beside CUDA's headers, but not consteval, which then does not compile.
-    target_compile_definitions(${target} PRIVATE FMT_USE_CONSTEXPR=1)
   endif()
   target_link_libraries(${target} ${ARGN})
   snug_precompile_torch(${target})
@@ -85,17 +107,22 @@ function(snug_add_cuda_program target program)
   set_target_properties(${target} PROPERTIES EXCLUDE_FROM_ALL ON BUILD_RPATH "${cuda_rpath}")
 endfunction()
 
-# On the simulated GPU, as build/simulated/snug.
+# The program on the simulated GPU, as build/simulated/snug.
 function(snug_add_simulated_program target program)
   if(SNUG_SIMULATED)
     snug_add_twin(${target} ${program} simulated simulated)
-    target_link_libraries(${target} PRIVATE $<LINK_LIBRARY:WHOLE_ARCHIVE,snug_simulated>)
-    # What no library wants of it, but `snug doctor` looks for by name.
-    target_link_options(${target} PRIVATE LINKER:--export-dynamic-symbol=cudaRuntimeGetVersion
-                        LINKER:--export-dynamic-symbol=cudaDeviceGetPCIBusId LINKER:--export-dynamic-symbol=ncclGetVersion)
-    set_property(TARGET ${target} APPEND PROPERTY BUILD_RPATH "$ORIGIN")
-    add_dependencies(${target} snug_simulated_driver)
+    snug_simulate(${target})
   endif()
+endfunction()
+
+# On the simulated GPU: the target gets it whole, and its variants of what knows CUDA.
+function(snug_simulate target)
+  target_link_libraries(${target} PRIVATE $<LINK_LIBRARY:WHOLE_ARCHIVE,snug_simulated>)
+  # What no library wants of it, but `snug doctor` looks for by name.
+  target_link_options(${target} PRIVATE LINKER:--export-dynamic-symbol=cudaRuntimeGetVersion
+                      LINKER:--export-dynamic-symbol=cudaDeviceGetPCIBusId LINKER:--export-dynamic-symbol=ncclGetVersion)
+  set_property(TARGET ${target} APPEND PROPERTY BUILD_RPATH "$ORIGIN")
+  add_dependencies(${target} snug_simulated_driver)
 endfunction()
 
 # The seconds that tests may take: with sanitizers, which make them several times slower, as much more.
@@ -106,29 +133,51 @@ function(snug_limit_tests seconds)
   set_tests_properties(${ARGN} PROPERTIES TIMEOUT ${seconds})
 endfunction()
 
-# snug_add_test(tokenizer SOURCES x_test.cpp DEPS tokenizer [TORCH] [LABELS unit])
+# snug_add_test(tokenizer SOURCES x_test.cpp [TORCH] [LIBS third::party] [ROOMS kernels] [LABELS unit])
 # SOURCES_ALONE: those whose unnamed namespaces hold names (Case, kShapes) that others of the program have too.
+# ROOMS: these alone are linked, in place of libsnug.so.
 function(snug_add_test name)
-  cmake_parse_arguments(ARG "TORCH" "" "SOURCES;SOURCES_ALONE;DEPS;LIBS;LABELS" ${ARGN})
-  add_executable(${name}_test ${ARG_SOURCES} ${ARG_SOURCES_ALONE})
+  cmake_parse_arguments(ARG "TORCH" "" "SOURCES;SOURCES_ALONE;ROOMS;LIBS;LABELS" ${ARGN})
+  add_executable(${name}_test ${ARG_SOURCES} ${ARG_SOURCES_ALONE} $<TARGET_OBJECTS:snug_test_main>)
   set_source_files_properties(${ARG_SOURCES_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
-  list(TRANSFORM ARG_DEPS PREPEND snug::)
-  target_link_libraries(${name}_test PRIVATE ${ARG_DEPS} ${ARG_LIBS} GTest::gtest GTest::gtest_main)
-  target_include_directories(${name}_test PRIVATE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/tests)
-  target_compile_definitions(${name}_test PRIVATE SNUG_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
-                             SNUG_BINARY="${CMAKE_BINARY_DIR}/snug")
-  if(ARG_TORCH)
-    target_link_libraries(${name}_test PRIVATE snug_torch)
-    snug_precompile_torch(${name}_test)
-  endif()
-  snug_set_warnings(${name}_test)
-  snug_join_sources(${name}_test)
+  snug_set_up_test(${name}_test ${ARG_TORCH} "${ARG_ROOMS}" "${ARG_LIBS}")
   if(NOT ARG_LABELS)
     set(ARG_LABELS unit)
   endif()
   add_test(NAME ${name} COMMAND ${name}_test)
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" PROCESSORS 2)
   snug_limit_tests(900 ${name})
+endfunction()
+
+function(snug_set_up_test target with_torch rooms libraries)
+  if(rooms)
+    list(TRANSFORM rooms PREPEND snug_)
+  else()
+    set(rooms snug_shared)
+    snug_precompile_tests(${target} ${with_torch})
+  endif()
+  target_link_libraries(${target} PRIVATE ${rooms} ${libraries} GTest::gtest)
+  target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/tests)
+  target_compile_definitions(${target} PRIVATE SNUG_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
+                             SNUG_BINARY="${CMAKE_BINARY_DIR}/snug")
+  target_compile_options(${target} PRIVATE ${SNUG_TEST_OPTIMIZATION})
+  snug_set_warnings(${target})
+  snug_join_sources(${target})
+endfunction()
+
+# snug_draw_cases(16 2 property): of the long lists of these tests `scripts/test` runs one case of 16 and `scripts/test
+# --all` one of 2, drawn by the commit (tests/support/drawn_cases.h).
+function(snug_draw_cases quick all)
+  foreach(name ${ARGN})
+    set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT SNUG_TEST_SHARES=quick:${quick},all:${all})
+  endforeach()
+endfunction()
+
+# Those that `scripts/test` leaves to `scripts/test --all`, since what they hold others hold in part.
+function(snug_only_in_all)
+  foreach(name ${ARGN})
+    set_property(TEST ${name} APPEND PROPERTY LABELS long)
+  endforeach()
 endfunction()
 
 # Tests that have one thread, and so leave a core to another; the others have two (scripts/test).
@@ -140,25 +189,21 @@ function(snug_use_one_thread)
 endfunction()
 
 # The same test program once more with its tensors on a GPU, on a simulated one where there can be none, else
-# skipped. For programs that take their device from tests/support/test_device.h. SIMULATED: what of it runs on a
-# simulated GPU (of gtest's filter), which is slow; its samples are the least.
+# skipped: the libsnug.so that it loads decides. For programs that take their device from tests/support/test_device.h.
+# SIMULATED: what of it runs on a simulated GPU (of gtest's filter), which is slow; its samples are the least.
 function(snug_add_cuda_run name)
   cmake_parse_arguments(ARG "" "SIMULATED" "" ${ARGN})
-  snug_add_cuda_program(${name}_cuda_test ${name}_test)
-  snug_add_simulated_program(${name}_simulated_test ${name}_test)
   set(command ${name}_test)
-  set(environment SNUG_TEST_DEVICE=cuda)
-  if(SNUG_SIMULATED)
-    set(command ${name}_simulated_test)
-    list(APPEND environment SNUG_TEST_SAMPLE=1)
-    if(ARG_SIMULATED)
-      list(APPEND command --gtest_filter=${ARG_SIMULATED})
-    endif()
+  if(SNUG_SIMULATED AND ARG_SIMULATED)
+    list(APPEND command --gtest_filter=${ARG_SIMULATED})
   endif()
   add_test(NAME ${name}_cuda COMMAND ${command})
-  set_tests_properties(${name}_cuda PROPERTIES LABELS cuda TIMEOUT 1500 ENVIRONMENT "${environment}"
+  set_tests_properties(${name}_cuda PROPERTIES LABELS cuda TIMEOUT 1500 ENVIRONMENT SNUG_TEST_DEVICE=cuda
                        SKIP_REGULAR_EXPRESSION "no CUDA device" PROCESSORS 2)
   if(SNUG_SIMULATED)
+    set_property(TEST ${name}_cuda APPEND PROPERTY ENVIRONMENT SNUG_TEST_SAMPLE=1)
+    set_tests_properties(${name}_cuda PROPERTIES
+      ENVIRONMENT_MODIFICATION LD_LIBRARY_PATH=path_list_prepend:${CMAKE_BINARY_DIR}/simulated)
     snug_use_one_thread(${name}_cuda)
   endif()
 endfunction()
@@ -182,19 +227,37 @@ function(snug_set_warnings target)
   endif()
 endfunction()
 
-# One precompiled libtorch header for all targets. It holds tensors and how to make them, not all of ATen or
-# autograd: whatever it has is instantiated again by every source, 3 s for the whole of ATen, 1 s for this.
+# Precompiled headers, one of each kind for all targets: what most sources include. With libtorch they hold tensors and
+# how to make them, for tests all of ATen, since those name many operators; sources of src name few, and would pay for
+# the rest. What a program adds to the options (-O1, -fopenmp) has to be the same for header and sources.
+set(SNUG_COMMON_HEADERS <nlohmann/json.hpp> <fmt/format.h> <algorithm> <filesystem> <fstream> <functional> <map> <memory>
+    <optional> <string> <vector>)
+
 function(snug_precompile_torch target)
-  if(NOT TARGET snug_torch_pch)
-    file(WRITE ${CMAKE_BINARY_DIR}/torch_pch.cpp "")
-    add_library(snug_torch_pch OBJECT ${CMAKE_BINARY_DIR}/torch_pch.cpp)
-    target_link_libraries(snug_torch_pch PUBLIC snug_torch)
-    target_compile_options(snug_torch_pch PRIVATE -Wall -Wextra $<$<BOOL:${SNUG_WERROR}>:-Werror>)
-    if(SNUG_SANITIZE)
-      target_compile_options(snug_torch_pch PRIVATE -fsanitize=${SNUG_SANITIZE} -fno-omit-frame-pointer)
-    endif()
-    target_precompile_headers(snug_torch_pch PRIVATE <ATen/core/Tensor.h> <ATen/ops/empty.h>
-                              <string> <vector> <memory> <functional>)
+  snug_precompile(${target} snug_torch_pch snug_torch "" ${SNUG_COMMON_HEADERS} <ATen/core/Tensor.h> <ATen/ops/empty.h>)
+endfunction()
+
+function(snug_precompile_plain target)
+  snug_precompile(${target} snug_plain_pch "" "" ${SNUG_COMMON_HEADERS})
+endfunction()
+
+function(snug_precompile_tests target with_torch)
+  set(headers <gtest/gtest.h> ${SNUG_COMMON_HEADERS} <random> <sstream> <thread>)
+  if(with_torch)
+    snug_precompile(${target} snug_test_torch_pch "snug_torch;GTest::gtest" "${SNUG_TEST_OPTIMIZATION}" ${headers} <ATen/ATen.h>)
+  else()
+    snug_precompile(${target} snug_test_pch "snug_torch;GTest::gtest" "${SNUG_TEST_OPTIMIZATION}" ${headers})
   endif()
-  target_precompile_headers(${target} REUSE_FROM snug_torch_pch)
+endfunction()
+
+function(snug_precompile target from libraries options)
+  if(NOT TARGET ${from})
+    file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/${from}.cpp CONTENT "")
+    add_library(${from} OBJECT ${CMAKE_BINARY_DIR}/${from}.cpp)
+    target_link_libraries(${from} PUBLIC fmt::fmt nlohmann_json::nlohmann_json ${libraries})
+    target_compile_options(${from} PRIVATE ${options})
+    snug_set_warnings(${from})
+    target_precompile_headers(${from} PRIVATE ${ARGN})
+  endif()
+  target_precompile_headers(${target} REUSE_FROM ${from})
 endfunction()

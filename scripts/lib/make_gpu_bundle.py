@@ -32,23 +32,24 @@ ICU_KEPT = re.compile(r"(brkitr/(root\.res|.*\.brk|.*\.dict)|[^/]*\.(nrm|icu)|(r
 
 
 def find_programs(build, device, names):
-    """name: path. Programs with CUDA lie in one folder, the others where CMake puts them."""
-    folders = [build / "cuda"] if device == "cuda" else [build, build / "bench", *build.glob("tests/**/")]
+    """name: path. Programs with CUDA lie in one folder, the others, and tests, where CMake puts them."""
+    tests = [*build.glob("tests/**/")]
     found = {}
     for name in names:
+        folders = tests if name.endswith("_test") else [build / "cuda"] if device == "cuda" else [build, build / "bench"]
         path = next((folder / name for folder in folders if os.access(folder / name, os.X_OK)), None)
         if path:
             found[name] = path
     if "snug" not in found:
-        sys.exit(f"error: there is no snug in {folders[0]}; scripts/gpu-bundle builds it")
+        sys.exit(f"error: there is no snug for {device} in {build}; scripts/gpu-bundle builds it")
     return found
 
 
-def carried_libraries(program, torch_root):
+def carried_libraries(program, torch_root, first):
     """name: path of what it loads that is not of the system, of torch or of NVIDIA."""
     folders = [torch_root / "torch/lib", *torch_root.glob("nvidia/*/lib")]
     theirs = {path.name for folder in folders for path in folder.iterdir()}
-    return {name: path for name, path in libraries_of(program).items()
+    return {name: path for name, path in libraries_of(program, first).items()
             if not RUNTIME.match(name) and name not in theirs}
 
 
@@ -89,7 +90,7 @@ def collect(root, args):
     libraries = {}
     for name, path in programs.items():
         copy_binary(path, root / "bin" / name)
-        libraries |= carried_libraries(path, args.torch)
+        libraries |= carried_libraries(path, args.torch, args.build / "cuda" if args.device == "cuda" else None)
     for name, path in libraries.items():
         copy_binary(path, root / "lib" / name)
         if name.startswith("libicudata.so"):

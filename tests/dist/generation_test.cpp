@@ -15,7 +15,7 @@
 #include "use/generate/generate_ids.h"
 
 namespace snug {
-namespace {
+namespace generation_test {
 
 using tests::TinyRun;
 
@@ -93,5 +93,5 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"blip2-t5", "zero1", "pp=2,fsdp=2", 2}, Case{"t5", "auto", "pp=2,tp=2"},
                     Case{"olmoe", "auto", "ep=2"}, Case{"gpt-oss", "auto", "pp=2,ep=2"}));
 
-}  // namespace
+}  // namespace generation_test
 }  // namespace snug

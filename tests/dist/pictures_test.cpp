@@ -18,7 +18,7 @@
 #include "support/wide_blip2.h"
 
 namespace snug {
-namespace {
+namespace pictures_test {
 
 using tests::TinyRun;
 
@@ -204,5 +204,5 @@ TEST(Pictures, StatesIn8BitsAreThoseOfOneProcess) {
   }
 }
 
-}  // namespace
+}  // namespace pictures_test
 }  // namespace snug

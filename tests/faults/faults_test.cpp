@@ -3,9 +3,8 @@
 // end that it would have come to, with nothing left behind.
 //
 // One after another each call on a file fails once, or it and all that follow, or the program is
-// killed there. Four cases of each command are taken unless SNUG_FAULTS asks for more: "share:3" is
-// the third share, of about 113 cases; "all" takes all of them (two hours), "kill" those of one
-// kind, "kill:17" one alone.
+// killed there. A few cases of each command are drawn unless SNUG_FAULTS asks for more: "all" takes
+// all of them (two hours), "kill" those of one kind, "kill:17" one alone.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
@@ -19,6 +18,7 @@
 #include <sstream>
 
 #include "faults/faulty_disk.h"
+#include "support/drawn_cases.h"
 #include "support/programs.h"
 #include "system/program.h"
 
@@ -51,7 +51,6 @@ std::string name_of(const Fault& fault) {
 struct Scenario {
   std::string name;
   Words words;
-  int64_t cases_of_a_share;
   std::vector<std::string> whole = {};  // folders below "work" that are there whole or not at all
 };
 
@@ -267,48 +266,53 @@ void Faults::check(const Scenario& scenario, const Fault& fault, int64_t at) {
                   << result.output << (next.output.empty() ? "" : "\nand then\n") << next.output;
 }
 
-// The cases that SNUG_FAULTS names, or the few that are always taken.
+// The cases that SNUG_FAULTS names, or one of each of a few kinds that are drawn. Which calls count
+// is the kind's.
 void Faults::enumerate(const Scenario& scenario) {
-  const char* wish = std::getenv("SNUG_FAULTS");
-  const std::string wanted = wish == nullptr ? "" : wish;
+  constexpr int64_t kDrawn = 4;
+  const std::string wanted = variable("SNUG_FAULTS");
   const std::string kind = wanted.substr(0, wanted.find(':'));
   const int64_t one = kind == wanted ? 0 : std::atoll(wanted.c_str() + kind.size() + 1);
-  const bool is_part = wanted.empty() || kind == "share";
   fs::copy(work_, before_, fs::copy_options::recursive);
   old_ = files_in(work_);
-  std::vector<std::pair<const Fault*, int64_t>> cases;
-  for (const Fault& fault : kFaults) {
-    start_over();
-    const Result whole = run_with(fault, 0, scenario.words);
-    ASSERT_EQ(whole.exit_code, 0) << whole.output;
-    if (expected_.empty()) expected_ = files_in(work_);
-    ASSERT_EQ(difference(files_in(work_), expected_), "") << "it is not the same each time";
-    ASSERT_GT(state_->calls, 0);
-    for (int64_t at = 1; at <= state_->calls; ++at)
-      if (is_part || wanted == "all" || (kind == fault.kind && (one == 0 || one == at)))
-        cases.emplace_back(&fault, at);
+  ASSERT_EQ(run_with(kFaults.front(), 0, scenario.words).exit_code, 0);
+  expected_ = files_in(work_);
+  std::vector<size_t> faults;
+  if (wanted.empty()) {
+    const auto few = static_cast<size_t>((kDrawn + one_of() - 1) / one_of());
+    faults = drawn_of(kFaults.size(), few, "kinds of faults of " + scenario.name);
+  } else {
+    for (size_t i = 0; i < kFaults.size(); ++i)
+      if (wanted == "all" || kFaults[i].kind == kind) faults.push_back(i);
   }
-  const int64_t num_cases = std::ssize(cases);
-  const int64_t wanted_cases = wanted.empty() ? 4 : scenario.cases_of_a_share;
-  const int64_t stride = is_part ? std::max<int64_t>(1, num_cases / wanted_cases) : 1;
-  const int64_t first = wanted.empty() ? stride / 2 : is_part ? one % stride : 0;
-  for (int64_t i = first; i < num_cases; i += stride)
-    check(scenario, *cases[i].first, cases[i].second);
+  int64_t num_cases = 0;
+  for (const size_t i : faults) {
+    start_over();
+    const Result whole = run_with(kFaults[i], 0, scenario.words);
+    ASSERT_EQ(whole.exit_code, 0) << whole.output;
+    ASSERT_EQ(difference(files_in(work_), expected_), "") << "it is not the same each time";
+    const auto calls = static_cast<size_t>(state_->calls);
+    ASSERT_GT(calls, 0U);
+    const size_t number = wanted.empty() ? 1 : calls;
+    for (const size_t at : drawn_of(calls, number, name_of(kFaults[i]) + " in " + scenario.name)) {
+      if (one != 0 && one != static_cast<int64_t>(at) + 1) continue;
+      check(scenario, kFaults[i], static_cast<int64_t>(at) + 1);
+      ++num_cases;
+    }
+  }
   std::string table;
   for (const auto& [fault, ends] : counts_) {
     table += fmt::format("{:22}", fault);
     for (const auto& [end, count] : ends) table += fmt::format("  {} {}", count, end);
     table += "\n";
   }
-  fmt::print("{}: every {}th of {} cases from the {}th\n{}", scenario.name, stride, num_cases,
-             first, table);
+  fmt::print("{}: {} cases\n{}", scenario.name, num_cases, table);
 }
 
 TEST_F(Faults, ATrainingRun) {
   make_model();
   enumerate({.name = "finetune",
              .words = training(),
-             .cases_of_a_share = 40,
              .whole = {"out/final", "out/step-000002", "out/step-000004"}});
 }
 
@@ -340,23 +344,20 @@ TEST_F(Faults, ARunThatGoesOn) {
   ASSERT_TRUE(is_half());
   enumerate({.name = "resume",
              .words = training(),
-             .cases_of_a_share = 25,
              .whole = {"out/final", "out/step-000002", "out/step-000004"}});
 }
 
 TEST_F(Faults, AConversion) {
   train_model();
-  enumerate({.name = "convert",
-             .words = {"convert", model(), out()},
-             .cases_of_a_share = 15,
-             .whole = {"out"}});
+  enumerate({.name = "convert", .words = {"convert", model(), out()}, .whole = {"out"}});
 }
 
 TEST_F(Faults, AConversionToOneFile) {
   train_model();
-  enumerate({.name = "convert to GGUF",
-             .words = {"convert", model(), work_ / "out.gguf"},
-             .cases_of_a_share = 8});
+  enumerate({
+      .name = "convert to GGUF",
+      .words = {"convert", model(), work_ / "out.gguf"},
+  });
 }
 
 TEST_F(Faults, AMergedAdapter) {
@@ -370,10 +371,7 @@ TEST_F(Faults, AMergedAdapter) {
   config["base_model_name_or_path"] = model();
   std::ofstream(adapter / "adapter_config.json") << config;
   std::ofstream(adapter / "prompt_style.json") << R"({"mask_prompt": false, "style": "plain"})";
-  enumerate({.name = "merge",
-             .words = {"merge", adapter, "--out_dir", out()},
-             .cases_of_a_share = 12,
-             .whole = {"out"}});
+  enumerate({.name = "merge", .words = {"merge", adapter, "--out_dir", out()}, .whole = {"out"}});
 }
 
 TEST_F(Faults, ASuite) {
@@ -387,9 +385,10 @@ TEST_F(Faults, ASuite) {
          "scaled: {about: As it is., memory_budget: 100MiB, row_timeout: 60, set: {data: "
          "Synthetic, train.max_steps: 2, train.save_model: false, num_threads: 1}}\n"
          "rows: [{id: only, title: Only, model: tiny}]\n";
-  enumerate({.name = "lab",
-             .words = {"lab", "run", work_ / "small.yaml", "--scaled", "--out_dir", out()},
-             .cases_of_a_share = 10});
+  enumerate({
+      .name = "lab",
+      .words = {"lab", "run", work_ / "small.yaml", "--scaled", "--out_dir", out()},
+  });
 }
 
 }  // namespace

@@ -9,7 +9,7 @@ folder since that folder was flushed none, the first half or all. From each stat
 started. It must succeed with the losses and the model of an undisturbed run, from no earlier step than
 that of the last checkpoint whose name was flushed, and leave nothing temporary.
 
-    power_cut.py SNUG LIBRARY            ten of the states
+    power_cut.py SNUG LIBRARY            the entry's share of the states
     SNUG_POWER_CUTS=all  power_cut.py …  all of them;  "7" the seventh alone
 """
 
@@ -24,7 +24,11 @@ import subprocess
 import sys
 import tempfile
 
-TINY = pathlib.Path(__file__).resolve().parent.parent / "data/system/tiny"
+TESTS = pathlib.Path(__file__).resolve().parent.parent
+sys.path.append(str(TESTS / "support"))
+from drawn_cases import drawn  # noqa: E402
+
+TINY = TESTS / "data/system/tiny"
 PARTS = {"none": 0.0, "half": 0.5, "all": 1.0}
 
 
@@ -287,8 +291,8 @@ def main():
         states = list(test.states(calls))
         different = [p for p in {*after, *test.replayed} if after.get(p, "-") != test.replayed.get(p, "-")]
         assert not different, "the record is not whole: %s" % sorted(different)
-        stride = 1 if wish == "all" else max(1, len(states) // 10)
-        chosen = [int(wish)] if wish.isdigit() else range(stride // 2, len(states), stride)
+        numbers = range(len(states))
+        chosen = [int(wish)] if wish.isdigit() else numbers if wish == "all" else drawn(numbers, "states of the disk")
         steps, failed = collections.Counter(), 0
         for number in chosen:
             tree, step, how = states[number]

@@ -2,7 +2,7 @@
 // or takes the step again and comes to the same losses; and the same command then comes to the end
 // that it would have come to.
 //
-// A few allocations of each scenario are taken unless SNUG_REFUSALS asks for more: "all", or
+// A few allocations of each scenario are drawn unless SNUG_REFUSALS asks for more: "all", or
 // "1000:50", the 50 from the 1000th on.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
@@ -10,6 +10,7 @@
 
 #include <map>
 
+#include "support/drawn_cases.h"
 #include "support/programs.h"
 #include "system/program.h"
 
@@ -103,16 +104,23 @@ void Refusals::refuse_each(const std::string& ledger, const Words& more) {
   ASSERT_GT(count, 50) << "these are allocations of a whole run";
   const char* wish = std::getenv("SNUG_REFUSALS");
   const std::string wanted = wish == nullptr ? "" : wish;
-  const int64_t first = wanted.empty() ? 1 + count / 12 : std::max(1, std::atoi(wanted.c_str()));
-  const size_t colon = wanted.find(':');
-  const int64_t last =
-      colon == wanted.npos ? count : first + std::atoll(wanted.c_str() + colon + 1) - 1;
-  const int64_t stride = wanted.empty() ? std::max<int64_t>(1, count / 6) : 1;
-  for (int64_t number = first; number <= std::min(last, count); number += stride)
-    check(number, ledger, command);
+  if (wanted.empty()) {
+    constexpr int64_t kDrawn = 6;
+    const auto few = static_cast<size_t>((kDrawn + one_of() - 1) / one_of());
+    const std::string what = fmt::format("allocations, {}", fmt::join(more, " "));
+    for (const size_t i : drawn_of(static_cast<size_t>(count), few, what))
+      check(static_cast<int64_t>(i) + 1, ledger, command);
+  } else {
+    const int64_t first = std::max(1, std::atoi(wanted.c_str()));
+    const size_t colon = wanted.find(':');
+    const int64_t last =
+        colon == wanted.npos ? count : first + std::atoll(wanted.c_str() + colon + 1) - 1;
+    for (int64_t number = first; number <= std::min(last, count); ++number)
+      check(number, ledger, command);
+  }
   std::string text;
   for (const auto& [end, number] : ends_) text += fmt::format(", {} {}", number, end);
-  fmt::print("{} allocations of the {}, from {} each {}{}\n", count, ledger, first, stride, text);
+  fmt::print("{} allocations of the {}{}\n", count, ledger, text);
 }
 
 TEST_F(Refusals, OfTheDevice) { refuse_each("device", {}); }

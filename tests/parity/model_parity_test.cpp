@@ -26,7 +26,7 @@
 #include "text/tokenizer/tokenizer.h"
 
 namespace snug {
-namespace {
+namespace model_parity_test {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
@@ -328,5 +328,5 @@ INSTANTIATE_TEST_SUITE_P(LanguageParts, ModelParity,
                                            "language_part/qwen2_5_vl", "language_part/qwen3_vl"),
                          name_of);
 
-}  // namespace
+}  // namespace model_parity_test
 }  // namespace snug

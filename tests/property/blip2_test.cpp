@@ -122,7 +122,8 @@ TEST_P(Blip2, TechniquesTrainToTheSameBitsAsPlain) {
   const tests::FixedOrder fixed_order;
   const data::SampleStore samples = samples_for(GetParam());
   uint32_t seed = 0;
-  for (const size_t t : tests::sample_of(std::size(kTrained), 1, "kinds of training")) {
+  for (const size_t t :
+       tests::sample_of(std::size(kTrained), fmt::format("kinds of training of {}", GetParam()))) {
     const Trained& trained = kTrained[t];
     recipe::Recipe base = tiny_recipe();
     if (tests::test_device().is_cpu()) base.train.max_norm = 0.5;
@@ -131,7 +132,9 @@ TEST_P(Blip2, TechniquesTrainToTheSameBitsAsPlain) {
     TinyRun plain(base, samples, shape);
     expect_states_as_asked(plain);
     const std::vector<double> expected = train(plain, 8, 3);
-    for (const size_t i : tests::sample_of(std::size(tests::kTechniques), ++seed, "techniques")) {
+    for (const size_t i :
+         tests::sample_of(std::size(tests::kTechniques),
+                          fmt::format("techniques {} of {}", ++seed, GetParam()))) {
       const tests::Technique& technique = tests::kTechniques[i];
       SCOPED_TRACE(std::string(trained.name) + ", " + technique.name);
       recipe::Recipe recipe = base;
@@ -149,7 +152,8 @@ TEST_P(Blip2, TechniquesTrainToTheSameBitsAsPlain) {
 TEST_P(Blip2, TechniquesTogetherTrainToTheSameBitsAsPlain) {
   const tests::FixedOrder fixed_order;
   const data::SampleStore samples = samples_for(GetParam());
-  for (const size_t t : tests::sample_of(std::size(kTrained), 2, "kinds of training")) {
+  for (const size_t t : tests::sample_of(std::size(kTrained),
+                                         fmt::format("cut kinds of training of {}", GetParam()))) {
     const Trained& trained = kTrained[t];
     recipe::Recipe base = tiny_recipe();
     trained.set_up(base);
@@ -341,9 +345,8 @@ TEST_P(Blip2, PartsThatAModelLacksAreRefused) {
 }
 
 TEST_P(Blip2, PlanIsTheMeasurementToTheByte) {
-  std::mt19937 random(17);
-  const int trials = tests::trials_of(60);
-  for (int trial = 0; trial < trials; ++trial) {
+  for (const size_t trial : tests::trials_of(60, fmt::format("plans of {}", GetParam()))) {
+    std::mt19937 random = tests::trial_random(17, trial);
     recipe::Recipe recipe = tests::random_recipe(random);
     if (!recipe.lora.target_modules.empty()) recipe.lora.target_modules = "qkv,query,value";
     if (!recipe.lora.enabled && random() % 2)

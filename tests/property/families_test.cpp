@@ -24,7 +24,7 @@
 #include "support/temp_folder.h"
 
 namespace snug {
-namespace {
+namespace families_test {
 
 using tests::eight_in;
 using tests::tiny_model;
@@ -142,7 +142,8 @@ TEST_P(Families, TechniquesTrainToTheSameBitsAsPlain) {
     TinyRun plain(base, store, GetParam());
     const std::vector<double> expected = train(plain, 8, 3);
     const std::vector<NamedRecipe> recipes = with_techniques(base);
-    for (const size_t i : tests::sample_of(recipes.size(), ++seed, "recipes with techniques")) {
+    for (const size_t i : tests::sample_of(
+             recipes.size(), fmt::format("recipes with techniques {} of {}", ++seed, GetParam()))) {
       SCOPED_TRACE(fmt::format("{}, {}", trained.name, recipes[i].name));
       TinyRun run(recipes[i].recipe, store, GetParam());
       run.engine.copies->set_late(true);
@@ -265,9 +266,8 @@ TEST_P(Families, DropoutIsTheSeedsAndTheRecipes) {
 }
 
 TEST_P(Families, PlanIsTheMeasurementToTheByte) {
-  std::mt19937 random(23);
-  const int trials = tests::trials_of(50);
-  for (int trial = 0; trial < trials; ++trial) {
+  for (const size_t trial : tests::trials_of(50, fmt::format("plans of {}", GetParam()))) {
+    std::mt19937 random = tests::trial_random(23, trial);
     recipe::Recipe recipe = tests::random_recipe(random);
     if (!recipe.lora.target_modules.empty()) recipe.lora.target_modules = R"(.*\.1\..*)";
     tests::fit_to_stacks(recipe.lora, GetParam());
@@ -368,5 +368,5 @@ TEST(EncoderDecoder, WhatPassesThroughIsKeptOnce) {
   EXPECT_EQ(on_host(4) - on_host(3), std::ssize(batch.input_ids) * kHiddenSize * 4);
 }
 
-}  // namespace
+}  // namespace families_test
 }  // namespace snug

@@ -74,9 +74,8 @@ void expect_plan_is_the_measurement(const recipe::Recipe& recipe, const std::str
 
 TEST_F(Memory, PlanIsTheMeasurementToTheByte) {
   constexpr const char* kShapes[] = {"llama", "llama3-rope", "llama-bias", "mistral", "qwen2"};
-  std::mt19937 random(11);
-  const int trials = tests::trials_of(300);
-  for (int trial = 0; trial < trials; ++trial) {
+  for (const size_t trial : tests::trials_of(300, "plans")) {
+    std::mt19937 random = tests::trial_random(11, trial);
     SCOPED_TRACE(fmt::format("trial {}", trial));
     const recipe::Recipe recipe = random_recipe(random);
     const std::string shape = kShapes[random() % 5];
@@ -141,8 +140,8 @@ TEST_F(Memory, AdaptersNeverTakeMoreThanAllWeights) {
   const auto model =
       models::model_from_config(tests::source_dir() / "recipes/models/smollm2-135m.json");
   const data::SampleStore samples = random_samples(16, 60, 3);
-  std::mt19937 random(12);
-  for (int trial = 0; trial < 60; ++trial) {
+  for (const size_t trial : tests::trials_of(60, "recipes with adapters")) {
+    std::mt19937 random = tests::trial_random(12, trial);
     recipe::Recipe recipe = random_recipe(random);
     SCOPED_TRACE(fmt::format("trial {}: {}", trial, describe(recipe, "smollm2")));
     const auto peak = [&] {

@@ -18,7 +18,7 @@
 #include "support/tiny_training.h"
 
 namespace snug {
-namespace {
+namespace offload_test {
 
 using tests::eight_in;
 using tests::random_samples;
@@ -290,5 +290,5 @@ TEST_F(Offload, ADelayedRunGoesOnAsIfNeverStopped) {
   }
 }
 
-}  // namespace
+}  // namespace offload_test
 }  // namespace snug

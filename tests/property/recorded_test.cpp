@@ -17,7 +17,7 @@
 #include "support/tiny_training.h"
 
 namespace snug {
-namespace {
+namespace recorded_test {
 
 using tests::eight_in;
 using tests::tiny_model;
@@ -294,5 +294,5 @@ TEST_F(Recorded, RefusesExperts) {
   }
 }
 
-}  // namespace
+}  // namespace recorded_test
 }  // namespace snug

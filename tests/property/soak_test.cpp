@@ -5,7 +5,7 @@
 // simulated GPU, another schedule of its streams gives the same bits, and a fault of its is a
 // failure.
 //
-// SNUG_SOAK=FIRST:COUNT says which seeds.
+// SNUG_SOAK=FIRST:COUNT says which seeds; scripts/test draws some of the 10,000 from 10000 on.
 // SPDX-License-Identifier: Apache-2.0
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -28,6 +28,7 @@
 #include "core/memory/disk_file.h"
 #include "plan/predict.h"
 #include "recipe/tables/techniques.h"
+#include "support/drawn_cases.h"
 #include "support/random_recipe.h"
 #include "support/unseen_rows.h"
 
@@ -441,9 +442,11 @@ struct Seeds {
   uint64_t first = 0, count = 0;
 };
 
-// About two minutes on a simulated GPU.
+// Sixty take about a minute on a simulated GPU.
 Seeds seeds() {
-  Seeds result{.count = 60};
+  constexpr uint64_t kDrawnFrom = 10000, kDrawn = 10000;
+  Seeds result{.count = 60 / static_cast<uint64_t>(tests::one_of())};
+  if (tests::one_of() > 1) result.first = kDrawnFrom + tests::draw_for("seeds")() % kDrawn;
   const char* asked = std::getenv("SNUG_SOAK");
   if (asked != nullptr && std::sscanf(asked, "%lu:%lu", &result.first, &result.count) != 2)
     ADD_FAILURE() << "SNUG_SOAK=" << asked << " is no FIRST:COUNT";
@@ -455,6 +458,8 @@ TEST(Soak, RandomRecipesTrainAsPlannedAndAsOnTheCpu) {
   if (tests::test_device().is_cpu()) GTEST_SKIP() << "on a cpu: no GPU beside it to compare with";
   const auto [first, count] = seeds();
   const std::string program = std::filesystem::read_symlink("/proc/self/exe");
+  const std::string folder = tests::variable("LD_LIBRARY_PATH");  // of the simulated GPU
+  const std::string library = folder.empty() ? "" : fmt::format("LD_LIBRARY_PATH={} ", folder);
   // Failures here would be the next children's.
   std::vector<std::string> failed;
   for (uint64_t seed = first; seed < first + count; ++seed) {
@@ -464,7 +469,8 @@ TEST(Soak, RandomRecipesTrainAsPlannedAndAsOnTheCpu) {
     const bool is_same = said.bits == 0 || (said.is_like_the_cpus && seed % 2 != 0) ||
                          run_in_child(seed, 1 + seed).bits == said.bits;
     if (said.is_done && is_same) continue;
-    failed.push_back(fmt::format("SNUG_TEST_DEVICE=cuda SNUG_SOAK={}:1 {}", seed, program));
+    failed.push_back(
+        fmt::format("SNUG_TEST_DEVICE=cuda {}SNUG_SOAK={}:1 {}", library, seed, program));
     std::printf("seed %lu failed%s; alone: %s\n", seed,
                 is_same ? "" : " (other bits with another schedule)", failed.back().c_str());
   }

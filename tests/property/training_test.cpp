@@ -19,7 +19,7 @@
 #include "support/tiny_training.h"
 
 namespace snug {
-namespace {
+namespace training_test {
 
 using tests::eight_in;
 using tests::kTechniques;
@@ -168,7 +168,8 @@ std::vector<Pair> pairs_of_techniques(uint32_t seed) {
   for (const Technique& first : kTechniques)
     for (const Technique& second : kTechniques)
       (&first == &second ? pairs : of_two).emplace_back(&first, &second);
-  for (const size_t i : tests::sample_of(of_two.size(), seed, "pairs of two techniques"))
+  for (const size_t i :
+       tests::sample_of(of_two.size(), fmt::format("pairs of two techniques {}", seed)))
     pairs.push_back(of_two[i]);
   return pairs;
 }
@@ -275,7 +276,7 @@ TEST_F(Training, TechniquesAccumulateLikePlain) {
 TEST_F(Training, KeptCastsTrainToTheSameBits) {
   const tests::FixedOrder fixed_order;
   const size_t num_techniques = std::size(kTechniques);
-  for (const size_t i : tests::sample_of(std::size(kTrained) * num_techniques, 1, "techniques")) {
+  for (const size_t i : tests::sample_of(std::size(kTrained) * num_techniques, "techniques")) {
     const Trained& trained = kTrained[i / num_techniques];
     const Technique& technique = kTechniques[i % num_techniques];
     recipe::Recipe recipe = tiny_recipe();
@@ -365,5 +366,5 @@ TEST_F(Training, OverflowedStepIsSkippedAndTheScaleHalved) {
   EXPECT_EQ(run.stepper->scaler().scale(), 5e29);
 }
 
-}  // namespace
+}  // namespace training_test
 }  // namespace snug

@@ -5,6 +5,7 @@ and tests/unit/core/simulated/mutants.py (all mutants in one program)."""
 import json
 import os
 import pathlib
+import re
 import shlex
 import signal
 import subprocess
@@ -51,13 +52,14 @@ class Build:
         return pathlib.Path(words[words.index("-o") + 1])
 
     def link(self, program, objects, target, libraries=None):
-        """The words that link the program with those objects before its own, whose place they so take in libraries, and
+        """The words that link the program, or shared library, with those objects before its own, whose place they so take in libraries, and
         with other libraries for some of its own."""
         said = subprocess.run(
             ["ninja", "-C", self.folder, "-t", "commands", program], capture_output=True, text=True, check=True
         )
-        words = words_of(said.stdout.splitlines()[-1].split("&&")[1], {"-o"})
-        words = [str((libraries or {}).get(word, word)) for word in words]
+        line = next(line for line in reversed(said.stdout.splitlines()) if re.search(rf" -o (\S*/)?{re.escape(program)} ", line))
+        words = words_of(line.split("&&")[1], {"-o"})
+        words = [str((libraries or {}).get(os.path.relpath(self.folder / word, self.folder), word)) for word in words]
         at = next(i for i, word in enumerate(words) if word.endswith(".o"))
         return [*words[:at], *map(str, objects), *words[at:], "-o", str(target)]
 

@@ -36,10 +36,11 @@ def run(*command):
     return done.stdout
 
 
-def libraries_of(file):
-    """Name -> path of what the loader takes for `file`, glibc's own left out."""
+def libraries_of(file, first=None):
+    """Name -> path of what the loader takes for `file`, glibc's own left out, from the folder `first` if it is there."""
     found = {}
-    for line in run("ldd", file).splitlines():
+    words = ["env", f"LD_LIBRARY_PATH={first}"] if first else []
+    for line in run(*words, "ldd", file).splitlines():
         name, arrow, path = line.strip().partition(" => ")
         if not arrow or GLIBC.match(name):
             continue

@@ -22,7 +22,7 @@ void setHasPrimaryContext(bool (*has)(DeviceIndex));
 namespace snug::simulated {
 namespace {
 
-namespace kernels = kernels::simulated;
+namespace watched = kernels::simulated;
 namespace caching = c10::cuda::CUDACachingAllocator;
 
 thread_local bool is_uncounted = false;
@@ -60,12 +60,12 @@ void trace(const caching::TraceEntry& entry) {
     if (recorded) note_recorded_block(stream, start);
     enqueue(stream, "allocation", [=] {
       // What recorded work left there, this or other, was for what came before.
-      if (recorded) kernels::remove_blocks(start, bytes);
-      kernels::add_block(start, bytes);
+      if (recorded) watched::remove_blocks(start, bytes);
+      watched::add_block(start, bytes);
       if (bytes <= kMostSpoilt) std::memset(start, kNothing, entry_bytes);
     });
   } else if (entry.action_ == Entry::FREE_COMPLETED) {
-    const auto free = [=] { kernels::remove_block(start); };
+    const auto free = [=] { watched::remove_block(start); };
     if (recorded && !forget_recorded_block(stream, start))
       enqueue_beside_recording(stream, "free", free);
     else

@@ -22,11 +22,11 @@
 namespace {
 
 using namespace snug::simulated;  // NOLINT(google-build-using-namespace)
-namespace kernels = snug::kernels::simulated;
+namespace watched = snug::kernels::simulated;
 
 constexpr int kMostShared = 99 << 10;
 constexpr int64_t kMappingBytes = int64_t{2} << 20;
-constexpr int64_t kPage = 4096;
+constexpr int64_t kPageBytes = 4096;
 
 thread_local cudaError_t last_error = cudaSuccess;
 thread_local int current_device = 0;
@@ -47,9 +47,9 @@ void copy_bytes(void* to, const void* from, size_t bytes) {
   const bool to_device = is_device_memory(to), from_device = is_device_memory(from);
   const auto size = static_cast<int64_t>(bytes);
   if (from_device)
-    kernels::move(to_device ? to : nullptr, from, size);
+    watched::move(to_device ? to : nullptr, from, size);
   else if (to_device)
-    kernels::touch(to, size, kernels::Use::Writes);
+    watched::touch(to, size, watched::Use::Writes);
   std::memcpy(to, from, bytes);
 }
 
@@ -294,7 +294,7 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   return status();
 }
 cudaError_t cudaMalloc(void** pointer, size_t bytes) {
-  const auto size = static_cast<int64_t>((bytes + kPage - 1) / kPage * kPage);
+  const auto size = static_cast<int64_t>((bytes + kPageBytes - 1) / kPageBytes * kPageBytes);
   if (!take_memory(size)) return failed(cudaErrorMemoryAllocation);
   *pointer = reserve_addresses(size, kMappingBytes);
   map_memory(*pointer, size);
@@ -314,7 +314,7 @@ cudaError_t cudaFree(void* pointer) {
   return status();
 }
 cudaError_t cudaHostAlloc(void** pointer, size_t bytes, unsigned) {
-  *pointer = std::aligned_alloc(kPage, (bytes + kPage - 1) / kPage * kPage);
+  *pointer = std::aligned_alloc(kPageBytes, (bytes + kPageBytes - 1) / kPageBytes * kPageBytes);
   if (*pointer == nullptr) return failed(cudaErrorMemoryAllocation);
   pin(*pointer, static_cast<int64_t>(bytes));
   return cudaSuccess;
@@ -343,7 +343,7 @@ cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind)
 }
 cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {
   enqueue(stream_of(stream), "memset", [=] {
-    kernels::touch(to, static_cast<int64_t>(bytes), kernels::Use::Writes);
+    watched::touch(to, static_cast<int64_t>(bytes), watched::Use::Writes);
     std::memset(to, value, bytes);
   });
   return status();

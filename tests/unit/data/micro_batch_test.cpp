@@ -10,7 +10,7 @@
 #include "data_fixtures.h"
 
 namespace snug::data {
-namespace {
+namespace micro_batch_test {
 
 Sample sample_of(std::vector<int32_t> ids, size_t num_masked, int64_t raw = 0) {
   Sample sample{ids, ids, raw, false};
@@ -345,5 +345,5 @@ TEST(SampleStore, NamesTheFirstRowThatFails) {
             "data row 8: this text is cursed");
 }
 
-}  // namespace
+}  // namespace micro_batch_test
 }  // namespace snug::data

@@ -13,7 +13,7 @@
 #include "text/template/chat_template.h"
 
 namespace snug::data {
-namespace {
+namespace picture_sample_test {
 
 constexpr int32_t kPlace = 900;
 constexpr Reading kTiles = {
@@ -246,5 +246,5 @@ TEST(PictureSample, BatchesHaveAllTilesOfTheirSamples) {
   EXPECT_EQ(source->num_unreadable(), 0);
 }
 
-}  // namespace
+}  // namespace picture_sample_test
 }  // namespace snug::data

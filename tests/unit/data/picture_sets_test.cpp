@@ -12,7 +12,7 @@
 #include "data_fixtures.h"
 
 namespace snug::data {
-namespace {
+namespace picture_sets_test {
 
 std::filesystem::path sets() {
   return std::filesystem::path(SNUG_SOURCE_DIR) / "tests/data/picture_sets";
@@ -484,5 +484,5 @@ TEST_F(PictureFolderTest, RowsNameTheirFiles) {
   EXPECT_EQ(open_picture_folder({.path = folder_.path()})->file(0), (folder_ / "420.jpg").string());
 }
 
-}  // namespace
+}  // namespace picture_sets_test
 }  // namespace snug::data

@@ -13,7 +13,7 @@
 #include "files/pictures/picture.h"
 
 namespace snug::data {
-namespace {
+namespace synthetic_test {
 
 DatasetOptions options_of(int64_t vocabulary, int64_t length, Reading reading = {}) {
   return {.name = "Synthetic",
@@ -160,5 +160,5 @@ TEST(Synthetic, IsAmongTheNamesOfDataSets) {
   EXPECT_EQ(load_dataset(options_of(500, 16), TextEncoder(), nullptr).train.count(), 40);
 }
 
-}  // namespace
+}  // namespace synthetic_test
 }  // namespace snug::data

@@ -18,7 +18,7 @@
 #include "support/thread_group.h"
 
 namespace snug::engine {
-namespace {
+namespace gather_export_test {
 
 namespace fs = std::filesystem;
 using test::ThreadGroup;
@@ -123,5 +123,5 @@ TEST_F(GatherExport, AFailureEndsAll) {
   EXPECT_EQ(export_to(folder_ / "again"), std::vector<std::string>(kRanks));
 }
 
-}  // namespace
+}  // namespace gather_export_test
 }  // namespace snug::engine

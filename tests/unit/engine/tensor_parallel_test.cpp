@@ -27,7 +27,7 @@
 #include "text/tokenizer/tokenizer.h"
 
 namespace snug::engine {
-namespace {
+namespace tensor_parallel_test {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
@@ -404,5 +404,5 @@ TEST(CutFamilies, ShapesOfOneRankOfTwo) {
   }
 }
 
-}  // namespace
+}  // namespace tensor_parallel_test
 }  // namespace snug::engine

@@ -21,7 +21,7 @@
 #include "support/temp_folder.h"
 
 namespace snug::lab {
-namespace {
+namespace reports_test {
 
 using nlohmann::json;
 
@@ -533,5 +533,5 @@ TEST(Costs, AreColumnsWhereTheSuiteHasAPrice) {
   EXPECT_EQ(why_no_cost(run, views_of(run)), "");
 }
 
-}  // namespace
+}  // namespace reports_test
 }  // namespace snug::lab

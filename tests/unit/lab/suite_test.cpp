@@ -16,7 +16,7 @@
 #include "suite_text.h"
 
 namespace snug::lab {
-namespace {
+namespace suite_test {
 
 using test::read_rest;
 using test::row;
@@ -477,5 +477,5 @@ TEST_F(SuiteFiles, APathIsTakenAndAWrongNameExplained) {
   EXPECT_NE(message("nowhere/zebra.yaml").find("no such file"), std::string::npos);
 }
 
-}  // namespace
+}  // namespace suite_test
 }  // namespace snug::lab

@@ -16,7 +16,7 @@
 #include "plan/rivals/optimizer.h"
 
 namespace snug::plan::rivals {
-namespace {
+namespace litgpt_like_test {
 
 const std::filesystem::path kRoot = SNUG_SOURCE_DIR;
 
@@ -278,5 +278,5 @@ TEST_F(LitgptMemory, LeavesNothingBehind) {
   EXPECT_EQ(memory::meta_ledger().allocated(), before);
 }
 
-}  // namespace
+}  // namespace litgpt_like_test
 }  // namespace snug::plan::rivals

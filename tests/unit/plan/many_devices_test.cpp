@@ -12,7 +12,7 @@
 #include "plan/suggest.h"
 
 namespace snug::plan {
-namespace {
+namespace many_devices_test {
 
 using dist::Axis;
 using dist::Operation;
@@ -227,5 +227,5 @@ TEST_F(ManyDevices, LeaveNothingBehind) {
   EXPECT_EQ(memory::meta_ledger().allocated(), before);
 }
 
-}  // namespace
+}  // namespace many_devices_test
 }  // namespace snug::plan

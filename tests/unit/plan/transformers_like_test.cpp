@@ -15,7 +15,7 @@
 #include "support/temp_folder.h"
 
 namespace snug::plan::rivals {
-namespace {
+namespace transformers_like_test {
 
 using nlohmann::json;
 
@@ -353,5 +353,5 @@ TEST_F(TransformersMemory, LeavesNothingBehind) {
   EXPECT_EQ(memory::meta_host_ledger().allocated(), before_on_host);
 }
 
-}  // namespace
+}  // namespace transformers_like_test
 }  // namespace snug::plan::rivals

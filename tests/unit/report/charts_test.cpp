@@ -10,7 +10,7 @@
 #include "report/charts/charts.h"
 
 namespace snug::report {
-namespace {
+namespace charts_test {
 
 size_t count(const std::string& text, const std::string& what) {
   size_t n = 0;
@@ -183,5 +183,5 @@ TEST(LineChart, RingsMarkAndLimitAreDrawn) {
   EXPECT_NEAR(at[1] - at[0], at[3] - at[2], 0.2);
 }
 
-}  // namespace
+}  // namespace charts_test
 }  // namespace snug::report

@@ -10,6 +10,12 @@
 namespace snug::dist {
 namespace {
 
+class Allocators : public ::testing::Environment {
+  void SetUp() override { memory::install_allocators(); }
+};
+const ::testing::Environment* const kAllocators =
+    ::testing::AddGlobalTestEnvironment(new Allocators);
+
 const auto kMeta = at::TensorOptions().device(at::kMeta);
 
 int64_t communication_bytes() {
@@ -92,9 +98,3 @@ TEST(PlannedGroup, RefusesRealNumbers) {
 
 }  // namespace
 }  // namespace snug::dist
-
-int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  snug::memory::install_allocators();
-  return RUN_ALL_TESTS();
-}

@@ -7,7 +7,7 @@
 #include "unit/core/kernels/arrays.h"
 
 namespace snug::kernels::cpu {
-namespace {
+namespace adamw_8bit_test {
 
 struct Arrays {
   Arrays(Scalar type, int64_t count, double spread = 0.1)
@@ -148,5 +148,5 @@ TEST(AdamW8bit, BlocksOfZerosStayAndNotANumberStaysWhereItIs) {
   });
 }
 
-}  // namespace
+}  // namespace adamw_8bit_test
 }  // namespace snug::kernels::cpu

@@ -5,7 +5,7 @@
 #include "unit/core/kernels/arrays.h"
 
 namespace snug::kernels::cpu {
-namespace {
+namespace layer_norm_test {
 
 constexpr float kEps = 1e-5f;
 
@@ -299,5 +299,5 @@ TEST(LayerNorm, NotANumberStaysInItsRow) {
   });
 }
 
-}  // namespace
+}  // namespace layer_norm_test
 }  // namespace snug::kernels::cpu

@@ -6,7 +6,7 @@
 #include "unit/core/kernels/arrays.h"
 
 namespace snug::kernels::cpu {
-namespace {
+namespace optimizer_test {
 
 struct Types {
   Scalar param, grad, state;
@@ -302,5 +302,5 @@ TEST(Optimizers, RefuseWhatCannotBe) {
   EXPECT_THROW(sgd_step({&sgd, 1}, {.momentum = 0.9}), InternalError);
 }
 
-}  // namespace
+}  // namespace optimizer_test
 }  // namespace snug::kernels::cpu

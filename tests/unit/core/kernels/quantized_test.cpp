@@ -13,7 +13,7 @@
 #include "unit/core/kernels/arrays.h"
 
 namespace snug::kernels::cpu {
-namespace {
+namespace quantized_test {
 
 using Json = nlohmann::json;
 using Bytes = std::vector<uint8_t>;
@@ -265,5 +265,5 @@ TEST(Quantized, MapIsThatOfBitsandbytes) {
   EXPECT_EQ(std::memcmp(map.data(), signed_dynamic_map().values, map.size()), 0);
 }
 
-}  // namespace
+}  // namespace quantized_test
 }  // namespace snug::kernels::cpu

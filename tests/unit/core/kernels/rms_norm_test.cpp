@@ -5,7 +5,7 @@
 #include "unit/core/kernels/arrays.h"
 
 namespace snug::kernels::cpu {
-namespace {
+namespace rms_norm_test {
 
 constexpr float kEps = 1e-5f;
 
@@ -253,5 +253,5 @@ TEST(RmsNorm, NotANumberStaysInItsRow) {
   });
 }
 
-}  // namespace
+}  // namespace rms_norm_test
 }  // namespace snug::kernels::cpu

@@ -8,7 +8,7 @@
 #include "unit/core/kernels/arrays.h"
 
 namespace snug::kernels::cpu {
-namespace {
+namespace rope_test {
 
 struct Case {
   int64_t tokens, heads, head_dim, rotary_dim, token_stride;
@@ -160,5 +160,5 @@ TEST(RopeTables, RefusesWhatCannotBeComputed) {
       UserError);
 }
 
-}  // namespace
+}  // namespace rope_test
 }  // namespace snug::kernels::cpu

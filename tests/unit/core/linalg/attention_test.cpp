@@ -14,7 +14,7 @@
 #include "testing.h"
 
 namespace snug::kernels::cpu {
-namespace {
+namespace attention_test {
 
 struct Case {
   std::vector<int32_t> lengths;
@@ -592,5 +592,5 @@ TEST(Attention, RefusesKeysOfAnotherSequenceInOrder) {
   EXPECT_THROW(attention_forward(p.args, nullptr), InternalError);
 }
 
-}  // namespace
+}  // namespace attention_test
 }  // namespace snug::kernels::cpu

@@ -12,7 +12,7 @@
 #include "testing.h"
 
 namespace snug::kernels::cpu {
-namespace {
+namespace quantized_gemm_test {
 
 struct Case {
   QuantizedFormat format;
@@ -210,5 +210,5 @@ TEST_P(QuantizedGemmOn, SameBitsForAnyNumberOfThreads) {
 INSTANTIATE_TEST_SUITE_P(Isa, QuantizedGemmOn, testing::ValuesIn(runnable_kernels()),
                          [](const auto& info) { return info.param.name; });
 
-}  // namespace
+}  // namespace quantized_gemm_test
 }  // namespace snug::kernels::cpu

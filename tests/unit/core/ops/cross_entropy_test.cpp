@@ -10,7 +10,7 @@
 #include "engine/exec/backward.h"
 
 namespace snug::ops {
-namespace {
+namespace cross_entropy_test {
 
 struct Case {
   double smoothing, z_loss;
@@ -196,5 +196,5 @@ TEST(CutRows, MoreRowsNeverTakeLessOfAGpu) {
   }
 }
 
-}  // namespace
+}  // namespace cross_entropy_test
 }  // namespace snug::ops

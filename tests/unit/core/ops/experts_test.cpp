@@ -16,7 +16,7 @@
 #include "support/test_device.h"
 
 namespace snug::ops {
-namespace {
+namespace experts_test {
 
 constexpr int64_t kHidden = 64, kFeatures = 24, kExperts = 5, kChosen = 2;
 
@@ -330,5 +330,5 @@ TEST(Routing, PutsRoutesOfOtherRanksLast) {
   EXPECT_TRUE(at::equal(sorted.places, at::tensor(std::vector<int>{0, 5, 4, 1, 2, 3})));
 }
 
-}  // namespace
+}  // namespace experts_test
 }  // namespace snug::ops

@@ -19,7 +19,7 @@
 #include "support/test_device.h"
 
 namespace snug::ops {
-namespace {
+namespace layers_test {
 
 constexpr int64_t kRows = 23, kIn = 40, kOut = 24;
 
@@ -322,5 +322,5 @@ TEST_F(LayersTest, OnMetaTheSameIsAllocated) {
     }
 }
 
-}  // namespace
+}  // namespace layers_test
 }  // namespace snug::ops

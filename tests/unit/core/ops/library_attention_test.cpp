@@ -12,7 +12,7 @@
 #include "core/memory/ledger.h"
 
 namespace snug::ops {
-namespace {
+namespace library_attention_test {
 
 struct Case {
   std::string name;
@@ -247,5 +247,5 @@ TEST(LibraryAttentionTest, OfNoRowsIsNothing) {
   }
 }
 
-}  // namespace
+}  // namespace library_attention_test
 }  // namespace snug::ops

@@ -11,7 +11,7 @@
 #include "core/ops/attention/attention.h"
 
 namespace snug::ops {
-namespace {
+namespace more_keys_attention_test {
 
 struct Case {
   std::string name;
@@ -114,5 +114,5 @@ TEST_P(MoreKeys, AreSeenFromTheEnd) {
 INSTANTIATE_TEST_SUITE_P(Cases, MoreKeys, ::testing::ValuesIn(kCases),
                          [](const auto& info) { return info.param.name; });
 
-}  // namespace
+}  // namespace more_keys_attention_test
 }  // namespace snug::ops

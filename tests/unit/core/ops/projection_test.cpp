@@ -12,7 +12,7 @@
 #include "support/test_device.h"
 
 namespace snug::ops {
-namespace {
+namespace projection_test {
 
 constexpr int64_t kRows = 23, kIn = 40, kOut = 24, kRank = 3;
 
@@ -88,5 +88,5 @@ INSTANTIATE_TEST_SUITE_P(Cases, ProjectionTest,
                                            Case{0, true, false}, Case{0.3, true, false},
                                            Case{0.3, false, true}, Case{0, true, true}));
 
-}  // namespace
+}  // namespace projection_test
 }  // namespace snug::ops

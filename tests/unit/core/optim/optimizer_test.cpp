@@ -10,7 +10,7 @@
 #include "unit/core/optim/optim_testing.h"
 
 namespace snug::optim {
-namespace {
+namespace optimizer_test {
 
 recipe::OptimizerOptions sgd_with_momentum() {
   recipe::OptimizerOptions options = options_of("sgd");
@@ -254,5 +254,5 @@ TEST(StochasticRounding, KeepsSmallUpdates) {
 INSTANTIATE_TEST_SUITE_P(All, EveryOptimizer, ::testing::ValuesIn(all_cases()),
                          [](const auto& info) { return info.param.name; });
 
-}  // namespace
+}  // namespace optimizer_test
 }  // namespace snug::optim

@@ -9,7 +9,7 @@ one fails. Prints what none has seen, and a table; fails where fewer than 95 of 
 with conditions, early exits and checks of the files that decide such orders as well: a good part of those only spare work.
 
 All mutants are in one build: copies of the sources in which `on(17) ? ... : ...` stands around each place, and the
-environment (SNUG_MUTANT=17) says which one is on. So a dozen files are compiled and five programs linked once, from the objects
+environment (SNUG_MUTANT=17) says which one is on. So a dozen files are compiled and a library and a program linked once, from the objects
 of BUILD_FOLDER. A first run of all tests without a mutant says how long each takes and which places it comes to; a
 mutant is then shown only to tests that come to it, the quickest first. All of them took an hour and a
 half on two cores, beside other work."""
@@ -335,10 +335,12 @@ def mutated(file, found, dropped):
 
 # ---- What is built
 
-PROGRAMS = {name: f"simulated/{name}_test" for name in ("memory", "ops", "property", "soak")} | {
-    "simulated": "tests/unit/core/simulated/simulated_test",
-    "snug": "simulated/snug",
-}
+# The library that test programs load, and the program.
+LIBRARY = "simulated/libsnug.so.0.1.0"
+LINKED = {"libsnug.so.0": LIBRARY, "snug": "simulated/snug"}
+TESTS_OF = {
+    "memory": "unit/core/memory", "ops": "unit/core/ops", "property": "property", "soak": "property", "simulated": "unit/core/simulated",
+}  # fmt: skip
 
 
 def write(path, text):
@@ -420,10 +422,10 @@ class Mutants:
             subprocess.run(["ar", "rs", libraries[library], made], check=True, capture_output=True)
         switch = self.work / "mutants.o"
         subprocess.run(["c++", "-std=c++20", "-O1", "-c", self.work / "mutants.cpp", "-o", switch], check=True)
-        for name, program in PROGRAMS.items():
-            target = self.program(name)
+        for name, program in LINKED.items():
+            target = self.linked(name)
             target.parent.mkdir(exist_ok=True)
-            linked = target.with_suffix(".new")
+            linked = target.with_name(f"{name}.new")
             subprocess.run(self.build.link(program, [switch], linked, libraries), cwd=self.build.folder, check=True)
             # One that is the same keeps its time, and what was measured of it.
             if target.exists() and filecmp.cmp(linked, target, shallow=False):
@@ -432,8 +434,8 @@ class Mutants:
                 linked.rename(target)
         print(f"{len(entries)} files with {len(self.all())} mutants built in {time.monotonic() - started:.0f} s", flush=True)
 
-    def program(self, name):
-        return self.work / "simulated" / (name if name == "snug" else f"{name}_test")
+    def linked(self, name):
+        return self.work / "simulated" / name
 
 
 # ---- What is run
@@ -453,9 +455,12 @@ def test_program(mutants, name, filter_, **settings):
     """Cases of a test program on the simulated GPU; with `seed` at other times of its streams."""
 
     def run_it(timeout, **environment):
-        words = [mutants.program(name), f"--gtest_filter={filter_}", "--gtest_fail_fast"]
+        words = [mutants.build.folder / "tests" / TESTS_OF[name] / f"{name}_test", f"--gtest_filter={filter_}", "--gtest_fail_fast"]
         with tempfile.TemporaryDirectory() as folder:
-            everything = {"SNUG_TEST_DEVICE": "cuda", "SNUG_TEST_SAMPLE": "1", "OMP_NUM_THREADS": "1"} | settings | environment
+            everything = {
+                "SNUG_TEST_DEVICE": "cuda", "SNUG_TEST_SAMPLE": "1", "OMP_NUM_THREADS": "1",
+                "LD_LIBRARY_PATH": str(mutants.work / "simulated"),
+            } | settings | environment  # fmt: skip
             status, said = run(words, timeout, cwd=folder, **everything)
         if status == 0:
             return None
@@ -472,7 +477,7 @@ class Program(simulated_program.Test):
 
     def __init__(self, mutants, folder, timeout, environment):
         super().__init__(mutants.build.folder, ROOT)
-        self.gpu, self.folder = mutants.program("snug"), folder
+        self.gpu, self.folder = mutants.linked("snug"), folder
         self.timeout, self.environment = timeout, environment
 
     def run(self, program, technique, words, wanted=0, **environment):
@@ -547,7 +552,7 @@ def battery(mutants):
 def measure(items, mutants):
     """How long each takes without a mutant, and the places that it comes to; once for the same programs."""
     file, reached = mutants.work / "measured.json", mutants.work / "reached"
-    is_old = not file.exists() or file.stat().st_mtime < max(mutants.program(name).stat().st_mtime for name in PROGRAMS)
+    is_old = not file.exists() or file.stat().st_mtime < max(mutants.linked(name).stat().st_mtime for name in LINKED)
     measured = {} if is_old else json.loads(file.read_text())
     for item in items:
         if item.name not in measured:

@@ -21,7 +21,7 @@
 #include "support/temp_folder.h"
 
 namespace snug::checkpoint {
-namespace {
+namespace peft_adapter_test {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
@@ -376,5 +376,5 @@ TEST_F(Made, DamagedFilesAreRefused) {
   expect_part(error_of(folder_.path()), "adapter_config.json");
 }
 
-}  // namespace
+}  // namespace peft_adapter_test
 }  // namespace snug::checkpoint

@@ -15,7 +15,7 @@
 #include "unit/core/optim/optim_testing.h"
 
 namespace snug::checkpoint {
-namespace {
+namespace quantized_state_test {
 
 namespace fs = std::filesystem;
 using test::as_ranks;
@@ -129,5 +129,5 @@ TEST_F(BrokenBlocks, OfNonsenseAreRefused) {
   EXPECT_THROW(load_tensors(saved, part_of(0, 1, 20)), UserError);
 }
 
-}  // namespace
+}  // namespace quantized_state_test
 }  // namespace snug::checkpoint

@@ -12,7 +12,7 @@
 #include "unit/core/optim/optim_testing.h"
 
 namespace snug::checkpoint {
-namespace {
+namespace training_checkpoint_test {
 
 using optim::Bench;
 using optim::Case;
@@ -182,5 +182,5 @@ TEST_F(Folders, OthersAreSetAside) {
   EXPECT_EQ(names("earlier-2"), (Names{"step-000002"}));
 }
 
-}  // namespace
+}  // namespace training_checkpoint_test
 }  // namespace snug::checkpoint

@@ -14,7 +14,7 @@
 #include "formats_testing.h"
 
 namespace snug::files {
-namespace {
+namespace writer_test {
 
 namespace fs = std::filesystem;
 
@@ -218,5 +218,5 @@ TEST(GgufWriter, RoundTripAndGolden) {
   expect_golden(folder / "x.gguf", "written.gguf");
 }
 
-}  // namespace
+}  // namespace writer_test
 }  // namespace snug::files

@@ -12,7 +12,7 @@
 #include "support/live_sample.h"
 
 namespace snug::monitor {
-namespace {
+namespace view_test {
 
 using Lines = std::vector<std::string>;
 
@@ -338,5 +338,5 @@ TEST(View, JsonHasWhatAProgramWants) {
   EXPECT_TRUE(json["suite"].is_null());
 }
 
-}  // namespace
+}  // namespace view_test
 }  // namespace snug::monitor
