@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "core/memory/ledger.h"
+#include "support/drawn_cases.h"
 
 namespace snug::test {
 namespace {
@@ -21,6 +22,7 @@ dist::Mesh& row() { return *joined_row; }
 int main(int argc, char** argv) {
   using namespace snug;
   testing::InitGoogleTest(&argc, argv);
+  tests::draw_parameters();
   memory::install_allocators();
   // A rank that fails a test leaves its collectives out; the others must not wait for long.
   test::joined_world = dist::World::join({.timeout_seconds = 60, .status_folder = {}});
