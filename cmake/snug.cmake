@@ -173,6 +173,13 @@ function(snug_draw_cases quick all)
   endforeach()
 endfunction()
 
+# Of each suite's tests likewise: for programs whose single tests take long.
+function(snug_draw_tests quick all)
+  foreach(name ${ARGN})
+    set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT SNUG_TEST_SUITES=quick:${quick},all:${all})
+  endforeach()
+endfunction()
+
 # Those that `scripts/test` leaves to `scripts/test --all`, since what they hold others hold in part.
 function(snug_only_in_all)
   foreach(name ${ARGN})
@@ -203,7 +210,7 @@ function(snug_add_cuda_run name)
   if(SNUG_SIMULATED)
     set_property(TEST ${name}_cuda APPEND PROPERTY ENVIRONMENT SNUG_TEST_SAMPLE=1)
     set_tests_properties(${name}_cuda PROPERTIES
-      ENVIRONMENT_MODIFICATION LD_LIBRARY_PATH=path_list_prepend:${CMAKE_BINARY_DIR}/simulated)
+      ENVIRONMENT_MODIFICATION LD_LIBRARY_PATH=path_list_prepend:${CMAKE_BINARY_DIR}/simulated/lib)
     snug_use_one_thread(${name}_cuda)
   endif()
 endfunction()

@@ -22,7 +22,7 @@ dist::Mesh& row() { return *joined_row; }
 int main(int argc, char** argv) {
   using namespace snug;
   testing::InitGoogleTest(&argc, argv);
-  tests::draw_parameters();
+  tests::draw_tests();
   memory::install_allocators();
   // A rank that fails a test leaves its collectives out; the others must not wait for long.
   test::joined_world = dist::World::join({.timeout_seconds = 60, .status_folder = {}});

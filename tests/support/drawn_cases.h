@@ -25,10 +25,10 @@ inline std::string variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// One of how many cases runs.
-inline int64_t one_of() {
+// One of how many cases runs, or with SNUG_TEST_SUITES one of how many of a suite's tests.
+inline int64_t one_of(const char* of = "SNUG_TEST_SHARES") {
   const std::string set = variable("SNUG_TEST_SET");
-  const std::string shares = "," + variable("SNUG_TEST_SHARES");
+  const std::string shares = "," + variable(of);
   const size_t at = set.empty() ? shares.npos : shares.find("," + set + ":");
   return at == shares.npos ? 1 : std::max(1, std::atoi(shares.c_str() + at + set.size() + 2));
 }
@@ -58,32 +58,41 @@ inline std::vector<size_t> drawn_of(size_t count, size_t size, const std::string
   return chosen;
 }
 
-// Which of `count` cases run, ascending: the entry's share, one at least.
-inline std::vector<size_t> drawn_of(size_t count, const std::string& what) {
-  const auto share = static_cast<size_t>(one_of());
-  return drawn_of(count, (count + share - 1) / share, what);
+// Which of `count` cases run, ascending: one of `share`, by default the entry's; one at least.
+inline std::vector<size_t> drawn_of(size_t count, const std::string& what,
+                                    int64_t share = one_of()) {
+  const auto of = static_cast<size_t>(share);
+  return drawn_of(count, (count + of - 1) / of, what);
 }
 
-// Leaves out of each parameterized test the parameters that are not drawn. After InitGoogleTest.
-inline void draw_parameters() {
-  if (one_of() == 1) return;
-  std::map<std::string, std::vector<std::string>> cases;
+// Leaves out the parameters of each test, and the tests of each suite, that are not drawn. After
+// InitGoogleTest.
+inline void draw_tests() {
+  if (one_of() == 1 && one_of("SNUG_TEST_SUITES") == 1) return;
+  std::map<std::string, std::vector<std::string>> cases, suites;
   const testing::UnitTest& all = *testing::UnitTest::GetInstance();
   for (int s = 0; s < all.total_test_suite_count(); ++s) {
     const testing::TestSuite& suite = *all.GetTestSuite(s);
     for (int t = 0; t < suite.total_test_count(); ++t) {
       const testing::TestInfo& test = *suite.GetTestInfo(t);
       const std::string name = std::string(suite.name()) + "." + test.name();
-      if (test.value_param() != nullptr) cases[name.substr(0, name.rfind('/'))].push_back(name);
+      if (test.value_param() != nullptr)
+        cases[name.substr(0, name.rfind('/'))].push_back(name);
+      else
+        suites[suite.name()].push_back(name);
     }
   }
   std::string left_out;
-  for (const auto& [what, names] : cases) {
-    std::vector<bool> runs(names.size());
-    for (const size_t i : drawn_of(names.size(), what)) runs[i] = true;
-    for (size_t i = 0; i < names.size(); ++i)
-      if (!runs[i]) left_out += ":" + names[i];
-  }
+  const auto leave_out = [&](const auto& lists, int64_t share) {
+    for (const auto& [what, names] : lists) {
+      std::vector<bool> runs(names.size());
+      for (const size_t i : drawn_of(names.size(), what, share)) runs[i] = true;
+      for (size_t i = 0; i < names.size(); ++i)
+        if (!runs[i]) left_out += ":" + names[i];
+    }
+  };
+  leave_out(cases, one_of());
+  leave_out(suites, one_of("SNUG_TEST_SUITES"));
   std::string filter = testing::GTEST_FLAG(filter);
   if (filter.find('-') == filter.npos) filter += "-";
   testing::GTEST_FLAG(filter) = filter + left_out;

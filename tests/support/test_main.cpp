@@ -4,6 +4,6 @@
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
-  snug::tests::draw_parameters();
+  snug::tests::draw_tests();
   return RUN_ALL_TESTS();
 }

@@ -70,17 +70,20 @@ std::map<const char*, Area>& areas() {
   return *all;
 }
 
-// What __shared__ makes of a variable is thread-local: the program's own segment of those.
+// What __shared__ makes of a variable is thread-local: the segment of those of this thread, in the
+// program or library that the kernels are linked into.
 Area find_shared() {
   Area area{.is_shared = true};
   const auto look = [](dl_phdr_info* object, size_t, void* found) {
+    auto& area = *static_cast<Area*>(found);
+    const auto* one = reinterpret_cast<const char*>(cuda::shared_memory);
     for (int i = 0; i < object->dlpi_phnum; ++i) {
       if (object->dlpi_phdr[i].p_type != PT_TLS) continue;
-      auto& area = *static_cast<Area*>(found);
       area.begin = static_cast<const char*>(object->dlpi_tls_data);
       area.bytes = static_cast<int64_t>(object->dlpi_phdr[i].p_memsz);
+      if (area.begin != nullptr && one >= area.begin && one < area.begin + area.bytes) return 1;
     }
-    return 1;  // the first one is the program
+    return 0;
   };
   dl_iterate_phdr(look, &area);
   area.make_lines(false);

@@ -336,7 +336,7 @@ def mutated(file, found, dropped):
 # ---- What is built
 
 # The library that test programs load, and the program.
-LIBRARY = "simulated/libsnug.so.0.1.0"
+LIBRARY = "simulated/lib/libsnug.so.0.1.0"
 LINKED = {"libsnug.so.0": LIBRARY, "snug": "simulated/snug"}
 TESTS_OF = {
     "memory": "unit/core/memory", "ops": "unit/core/ops", "property": "property", "soak": "property", "simulated": "unit/core/simulated",
