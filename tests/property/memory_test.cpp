@@ -160,8 +160,9 @@ TEST_F(Memory, AdaptersNeverTakeMoreThanAllWeights) {
     const auto all = peak();
     // Where the peak is the head's, before there are gradients, the adapters themselves and what
     // they keep of each layer (x·Aᵀ) come on top: 5 and 2 MB for rank 8 on all layers and 480 rows,
-    // a larger share where the head takes smaller chunks, as on a GPU.
-    constexpr double more = 1.02;
+    // a larger share where the head takes smaller chunks, as on a GPU, and four times as much for
+    // rank 32.
+    const double more = recipe.lora.r == 8 ? 1.02 : 1.06;
     EXPECT_LE(adapters.first, all.first * more);
     // Offloaded, x·Aᵀ goes to the host too, a few percent there; all in all it is less.
     EXPECT_LE(adapters.first + adapters.second, (all.first + all.second) * more);
