@@ -215,6 +215,8 @@ void resolve_logger(Recipe& recipe) {
 // Computes all values that depend on others.
 void resolve_recipe(Recipe& recipe) {
   resolve_data(recipe.data, recipe.given_keys);
+  // One seed governs all there is. LitGPT's two defaults differ.
+  if (!recipe.given("data.seed") && recipe.seed != Recipe{}.seed) recipe.data.seed = recipe.seed;
   TrainOptions& train = recipe.train;
   if (train.lr_warmup_fraction && !recipe.given("train.lr_warmup_steps")) train.lr_warmup_steps = 0;
   if (train.min_lr > recipe.optimizer.lr) {

@@ -233,6 +233,7 @@ void Finetune::choose_techniques() {
   if (!recipe_.fit) return;
   if (mesh_->is_single()) {
     recipe_ = fitting_recipe(planned(), *log_);
+    log_->set_recipe(recipe_);
     return;
   }
   std::vector<std::string> chosen;
@@ -249,7 +250,7 @@ void Finetune::choose_techniques() {
   }
   recipe::apply_differences(recipe_, nlohmann::json::parse(chosen.front()));
   make_mesh();
-  log_->record().recipe = recipe::recipe_json(recipe_);
+  log_->set_recipe(recipe_);
   log_->record().mesh = recipe::mesh_text(mesh_->shape());
 }
 
@@ -257,6 +258,12 @@ void Finetune::measure_length() {
   length_ = engine::run_length(recipe_, dataset_.train, mesh_->data().size(),
                                resume_ ? resume_->state.samples_per_epoch : 0);
   log_->record().tokens_per_epoch = engine::tokens_per_epoch(length_, dataset_.train);
+  if (resume_ && resume_->state.step >= length_.steps) {
+    log_->record().notes.push_back(
+        fmt::format("{} is of step {}, and the recipe ends after {}: nothing is left to train",
+                    resume_->folder.string(), resume_->state.step, length_.steps));
+    log_->print("Steps    " + log_->record().notes.back());
+  }
   if (length_.note.empty()) return;
   log_->record().notes.push_back(length_.note);
   log_->print("Steps    " + length_.note);
@@ -551,6 +558,10 @@ void Finetune::explain(const OutOfMemory& error) {
 }  // namespace
 
 void finetune(const recipe::Recipe& recipe, const std::string& command) {
+  if (const std::string done = words_on_finished_run(recipe); !done.empty()) {
+    if (dist::position_in_environment().rank == 0) std::fprintf(stderr, "%s\n", done.c_str());
+    return;
+  }
   Finetune(recipe, command).run();
 }
 

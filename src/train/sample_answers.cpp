@@ -71,8 +71,9 @@ std::vector<SampleAnswer> answer_samples(const engine::Engine& engine, models::M
   const int64_t positions = model.dimensions().max_positions;
   for (size_t i = 0; i < rows.size() && answers.size() < count; ++i) {
     const data::Row& row = rows[(first + i) % rows.size()];
-    const use::Prompt prompt = use::prompt_with_pictures(model, encoder, style.prompt(row),
-                                                         pictures_of(row, dataset.processor));
+    const use::Prompt prompt =
+        use::prompt_with_pictures(model, style.encoder_of_prompts(encoder), style.prompt(row),
+                                  pictures_of(row, dataset.processor));
     if (options.max_seq_length > 0 && std::ssize(prompt.ids) > options.max_seq_length) continue;
     model.prepare(engine.device,
                   std::min(positions, std::ssize(prompt.ids) + options.max_new_tokens));

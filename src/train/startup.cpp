@@ -54,6 +54,38 @@ std::shared_ptr<dist::World> join_world(const recipe::Recipe& recipe) {
   return world;
 }
 
+std::string words_on_finished_run(const recipe::Recipe& recipe) {
+  const dist::Position position = dist::position_in_environment();
+  // Other nodes may have another folder of this name.
+  const bool is_everywhere = position.size == position.local_size;
+  if ((recipe.resume != "auto" && recipe.resume != "true") || !is_everywhere) return "";
+  const std::filesystem::path folder = recipe.out_dir, file = folder / "run.json";
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(file, ignored)) return "";
+  if (recipe.train.save_model && !std::filesystem::is_directory(folder / kFinalName, ignored))
+    return "";
+  const report::RunRecord before = [&] {
+    try {
+      return report::read_run_json(file);
+    } catch (const UserError&) {
+      return report::RunRecord{.outcome = "unreadable"};
+    }
+  }();
+  if (before.outcome != "ok" || before.steps.empty()) return "";
+  nlohmann::json then = before.recipe, now = recipe::recipe_json(recipe);
+  for (nlohmann::json* one : {&then, &now})
+    for (const char* key : {"resume", "num_threads", "logger_name", "log_memory", "profile",
+                            "collective_timeout", "memory_budget", "devices", "num_nodes"})
+      one->erase(key);
+  if (then != now) return "";
+  return fmt::format(
+      "{} holds the results of this run, which ended after step {}: nothing is left to do. To "
+      "train "
+      "anew: --resume false, or another --out_dir. To go on beyond its end, it needs a checkpoint "
+      "of the last step (--train.save_interval) and more --train.epochs or --train.max_steps",
+      folder.string(), before.steps.back().step);
+}
+
 namespace {
 
 std::optional<std::filesystem::path> checkpoint_of(const recipe::Recipe& recipe,

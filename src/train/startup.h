@@ -16,6 +16,9 @@
 
 namespace snug::train {
 
+// The trained model's folder in out_dir.
+inline constexpr const char* kFinalName = "final";
+
 // The time between the command and the first step.
 class StartupClock {
  public:
@@ -35,6 +38,11 @@ class StartupClock {
 // Connects to the other processes of a run, if there are any. Throws UserError unless all processes
 // have the same program and recipe.
 std::shared_ptr<dist::World> join_world(const recipe::Recipe& recipe);
+
+// With --resume auto or true: what to say where out_dir holds the results of a run with this recipe
+// that has come to its end, so that nothing is left to do; else empty. How a run is watched and
+// where it runs does not count.
+std::string words_on_finished_run(const recipe::Recipe& recipe);
 
 // The checkpoint that --resume names, and the record of the run until then.
 struct ResumePoint {

@@ -191,7 +191,7 @@ TEST(Resume, OutlivesADamagedCheckpoint) {
     file.put('\x7f');
   }
   fs::resize_file(out / "step-000008/model.safetensors", 1000);
-  const Result damaged = train("auto", "8");
+  const Result damaged = train("auto", "9");
   EXPECT_EQ(damaged.exit_code, 2) << damaged.output;
   for (const std::string& part :
        {std::string("step-000008 is incomplete (model.safetensors has 1000 bytes instead of"),
@@ -367,6 +367,56 @@ TEST(Resume, CtrlCSavesAndCanGoOn) {
   ASSERT_EQ(whole["steps"].size(), stopped_at + 2);
   for (size_t i = 0; i < whole["steps"].size(); ++i) EXPECT_EQ(whole["steps"][i]["step"], i + 1);
   EXPECT_EQ(whole["resumptions"].size(), 1U);
+}
+
+// A closed ssh session, Slurm's --signal and a limit of processor time, however often they come.
+TEST(Resume, WarningsOfAnEndSaveAndNeverKill) {
+  for (const int warning : {SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU}) {
+    const TempFolder folder;
+    const fs::path rows = write_rows(folder / "rows.jsonl", 320);
+    const pid_t child =
+        start(finetune_words(rows, folder / "out", {"--train.epochs", "200"}), folder / "log");
+    while (!fs::exists(folder / "out/metrics.csv") ||
+           read_file(folder / "out/metrics.csv").size() < 400)
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    for (int i = 0; i < 3; ++i) ::kill(child, warning);
+    EXPECT_EQ(finish(child), 130) << warning;
+    EXPECT_EQ(checkpoints(folder / "out").size(), 1U) << warning;
+    EXPECT_EQ(read_run(folder / "out")["outcome"], "interrupted") << warning;
+  }
+}
+
+TEST(Resume, AFinishedRunSaysSoAndStaysAsItIs) {
+  const TempFolder folder;
+  const fs::path rows = write_rows(folder / "rows.jsonl", 32);
+  const Words words = finetune_words(rows, folder / "out", {"--resume", "auto"});
+  ASSERT_EQ(run(words).exit_code, 0);
+  const std::string before = read_file(folder / "out/run.json");
+  const Result again = run(words);
+  EXPECT_EQ(again.exit_code, 0) << again.output;
+  EXPECT_NE(again.output.find("nothing is left to do"), std::string::npos) << again.output;
+  EXPECT_EQ(read_file(folder / "out/run.json"), before);
+  EXPECT_FALSE(fs::exists(folder / "out/earlier"));
+  // What was meant to be another run is one.
+  const Result other =
+      run(finetune_words(rows, folder / "out", {"--resume", "auto", "--optimizer.lr", "0.002"}));
+  EXPECT_EQ(other.exit_code, 0) << other.output;
+  EXPECT_TRUE(fs::exists(folder / "out/earlier"));
+}
+
+TEST(Resume, BehindTheEndSaysSo) {
+  const TempFolder folder;
+  const fs::path rows = write_rows(folder / "rows.jsonl", 320);
+  const auto words = [&](const char* steps) {
+    return finetune_words(
+        rows, folder / "out",
+        {"--resume", "auto", "--train.save_interval", "4", "--train.max_steps", steps});
+  };
+  ASSERT_EQ(run(words("4")).exit_code, 0);
+  const Result shorter = run(words("2"));
+  EXPECT_EQ(shorter.exit_code, 0) << shorter.output;
+  EXPECT_NE(shorter.output.find("nothing is left to train"), std::string::npos) << shorter.output;
+  EXPECT_EQ(read_run(folder / "out")["notes"].size(), 1U);
 }
 
 // Nothing can be saved then, but how the run ended is.

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <limits>
 #include <type_traits>
@@ -83,11 +84,21 @@ std::string store_choice(const Row& row, std::string_view text) {
 // Longer ones are no names, nor paths that a system would take (PATH_MAX); a prompt may be a page.
 size_t most_bytes(const Row& row) { return row.kind == TextKind::Verbatim ? 1 << 20 : 4096; }
 
+// Of a path in a file, which no shell has expanded: ~/runs, disk:~/states.
+std::string with_home(std::string word) {
+  constexpr std::string_view kDisk = "disk:";
+  const size_t at = word.starts_with(kDisk) ? kDisk.size() : 0;
+  const char* home = std::getenv("HOME");
+  if (word.compare(at, 2, "~/") == 0 && home != nullptr && *home != '\0') word.replace(at, 1, home);
+  return word;
+}
+
 std::string store_word(const Row& row, std::string_view text, std::string& out) {
   if (text.size() > most_bytes(row))
     return fmt::format("{} has {} bytes; give {} at most", quoted(text), text.size(),
                        most_bytes(row));
   std::string word = row.normalise ? row.normalise(text) : std::string(text);
+  if (row.kind != TextKind::Verbatim) word = with_home(std::move(word));
   if (std::string fault = store_choice(row, word); !fault.empty()) return fault;
   if (row.kind == TextKind::Bytes) {
     try {

@@ -128,7 +128,7 @@ class Keeper {
   int status_ = 0;
   bool is_over_ = false;
   bool must_leave_ = false;  // whoever started us is ending the job
-  bool stop_wanted_ = false;
+  bool stop_wanted_ = false, end_wanted_ = false;
   bool is_stopped_ = false;  // by a signal such as SIGSTOP
   int stop_signal_ = 0;
   int64_t last_beat_ = 0;
@@ -160,7 +160,8 @@ Keeper::~Keeper() {
 std::optional<int> Keeper::run() {
   sigset_t handled;
   sigemptyset(&handled);
-  for (const int number : {SIGCHLD, SIGTERM, SIGINT, SIGUSR1, SIGPIPE}) sigaddset(&handled, number);
+  for (const int number : {SIGCHLD, SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGHUP, SIGXCPU, SIGPIPE})
+    sigaddset(&handled, number);
   ::sigprocmask(SIG_BLOCK, &handled, &signals_before_);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   kills_before_ = machine::out_of_memory_kills();
@@ -227,20 +228,27 @@ void Keeper::wait_for_something(int milliseconds) {
 void Keeper::handle_signals() {
   signalfd_siginfo info{};
   while (::read(signals_, &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
-    switch (info.ssi_signo) {
-      // mpirun passes this one on, where it takes SIGINT to mean: end it all. It comes repeatedly.
+    const auto number = static_cast<int>(info.ssi_signo);
+    switch (number) {
+      // Slurm's --signal, a closed session, a limit of processor time. Our own mpirun passes
+      // SIGUSR1 on, repeatedly, where it takes SIGINT to mean: end it all.
       case SIGUSR1:
-        if (!stop_wanted_ && !is_over_) ::kill(static_cast<pid_t>(record_.process), SIGINT);
+      case SIGUSR2:
+      case SIGHUP:
+      case SIGXCPU:
+        if (!stop_wanted_ && !is_over_)
+          ::kill(static_cast<pid_t>(record_.process),
+                 options_.is_supervised && number == SIGUSR1 ? SIGINT : number);
         stop_wanted_ = true;
         break;
       case SIGINT:
-        stop_wanted_ = true;
+        stop_wanted_ = end_wanted_ = true;
         if (!is_over_) ::kill(static_cast<pid_t>(record_.process), SIGINT);
         break;
       case SIGTERM:
         // From mpirun once another rank has failed; from srun ahead of the end of the job's time.
-        if (options_.is_supervised || stop_wanted_) must_leave_ = true;
-        stop_wanted_ = true;
+        if (options_.is_supervised || end_wanted_) must_leave_ = true;
+        stop_wanted_ = end_wanted_ = true;
         if (!is_over_ && !must_leave_) ::kill(static_cast<pid_t>(record_.process), SIGTERM);
         break;
       default:

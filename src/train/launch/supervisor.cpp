@@ -121,7 +121,8 @@ Supervisor::Supervisor(MpirunOptions options, const std::string& out_dir)
 int Supervisor::run() {
   sigset_t handled;
   sigemptyset(&handled);
-  for (const int number : {SIGCHLD, SIGTERM, SIGINT, SIGWINCH, SIGPIPE, SIGTSTP})
+  for (const int number :
+       {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU, SIGWINCH, SIGPIPE, SIGTSTP})
     sigaddset(&handled, number);
   ::sigprocmask(SIG_BLOCK, &handled, &signals_before_);
   signals_ = ::signalfd(-1, &handled, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -212,6 +213,9 @@ void Supervisor::handle_signals() {
     const auto number = static_cast<int>(info.ssi_signo);
     if (number == SIGWINCH) tell_size();
     if ((number == SIGINT || number == SIGTERM) && ++stops_wanted_ > 1) ::kill(mpirun_, SIGTERM);
+    // These never hasten an end.
+    if (number == SIGHUP || number == SIGUSR1 || number == SIGUSR2 || number == SIGXCPU)
+      stops_wanted_ = std::max(stops_wanted_, 1);
   }
   ask_to_stop();
 }

@@ -28,7 +28,10 @@ bool said_itself(const RankRecord& record) {
          record.ending == Ending::InternalError || record.ending == Ending::Communication;
 }
 
-bool is_stop_signal(int number) { return number == SIGINT || number == SIGTERM; }
+bool is_stop_signal(int number) {
+  return number == SIGINT || number == SIGTERM || number == SIGHUP || number == SIGUSR1 ||
+         number == SIGUSR2 || number == SIGXCPU;
+}
 
 bool is_crash(int number) {
   return number == SIGSEGV || number == SIGABRT || number == SIGBUS || number == SIGFPE ||

@@ -199,12 +199,20 @@ timespec first_request{};
 // One wish may arrive twice at once: from srun, and from the process that watches over this one.
 constexpr double kSameWishSeconds = 1;
 
+// What a closed ssh session, Slurm's --signal and a limit of processor time send: once, or many
+// times before the end, which none of them means to hasten.
+constexpr int kWarnings[] = {SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU};
+volatile std::sig_atomic_t was_asked = 0;
+
+void on_warning(int) { stop_requested = 1; }
+
 void on_signal(int signal_number) {
   timespec now{};
   ::clock_gettime(CLOCK_MONOTONIC, &now);
-  if (stop_requested == 0) {
+  stop_requested = 1;
+  if (was_asked == 0) {
     first_request = now;
-    stop_requested = 1;
+    was_asked = 1;
     return;
   }
   const double since = static_cast<double>(now.tv_sec - first_request.tv_sec) +
@@ -218,13 +226,19 @@ void on_signal(int signal_number) {
 
 InterruptGuard::InterruptGuard() {
   stop_requested = 0;
+  was_asked = 0;
   std::signal(SIGINT, on_signal);
   std::signal(SIGTERM, on_signal);
+  // What is ignored, as SIGHUP under nohup, stays so.
+  for (const int number : kWarnings)
+    if (std::signal(number, on_warning) == SIG_IGN) std::signal(number, SIG_IGN);
 }
 
 InterruptGuard::~InterruptGuard() {
   std::signal(SIGINT, SIG_DFL);
   std::signal(SIGTERM, SIG_DFL);
+  for (const int number : kWarnings)
+    if (std::signal(number, SIG_DFL) == SIG_IGN) std::signal(number, SIG_IGN);
 }
 
 bool InterruptGuard::requested() { return stop_requested != 0; }

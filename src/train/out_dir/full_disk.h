@@ -67,7 +67,8 @@ bool wait_for_seconds(double seconds);
 
 // Ctrl-C stops a run after the current step, so that nothing is lost, or before the first one after
 // what it does then; a second one kills it.
-// Handles SIGINT and SIGTERM while it lives.
+// Handles SIGINT and SIGTERM while it lives, and SIGHUP, SIGUSR1, SIGUSR2 and SIGXCPU, which stop
+// it too and never kill it.
 class InterruptGuard {
  public:
   InterruptGuard();

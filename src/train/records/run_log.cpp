@@ -94,6 +94,13 @@ void RunLog::log_recipe(const recipe::Recipe& recipe, const std::optional<Resume
                           start, host_name(), record_.command, yaml, warnings_so_far()));
 }
 
+void RunLog::set_recipe(const recipe::Recipe& recipe) {
+  record_.recipe = recipe::recipe_json(recipe);
+  const std::string yaml = recipe::print_recipe_yaml(recipe);
+  detail("Recipe that fits\n{}", yaml);
+  if (may_write_) text_.write("The recipe that fits\n\n" + yaml + "\n");
+}
+
 void RunLog::log_end(const std::string& outcome, const std::string& reason) {
   if (!may_write_) return;
   text_.write_end(outcome, printable_lines(reason));

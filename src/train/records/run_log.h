@@ -35,6 +35,8 @@ class RunLog {
   void open_files(const std::optional<Resumed>& resumed);
 
   report::RunRecord& record() { return record_; }
+  // What runs in place of what was asked for, from here on.
+  void set_recipe(const recipe::Recipe& recipe);
   void print(const std::string& text) { live_.print(text); }
   void step(const report::StepRecord& step, const report::StepStatus& status);
   void validation(int64_t step, double loss, int64_t tokens);

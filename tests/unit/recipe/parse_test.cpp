@@ -2,6 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "recipe/parse.h"
 
+#include <cstdlib>
+#include <utility>
+
 #include "support.h"
 
 namespace snug::recipe {
@@ -65,6 +68,26 @@ TEST(Parse, NoneUnsetsWhatShowsNone) {
   EXPECT_EQ(parse("generate m --prompt none").generate.prompt, "none");
   EXPECT_EQ(parse("convert a b --dtype none").convert.dtype, "");
   EXPECT_CONTAINS(error_of([] { parse("finetune_full x --seed none"); }), "seed");
+}
+
+TEST(Parse, OneSeedGovernsAllUnlessTheDatasIsGiven) {
+  const auto seeds = [](const char* command) {
+    const recipe::Recipe read = parse(command).recipe;
+    return std::pair(read.seed, read.data.seed);
+  };
+  using Seeds = std::pair<uint64_t, uint64_t>;
+  EXPECT_EQ(seeds("finetune_full x"), Seeds(1337, 42)) << "as in LitGPT";
+  EXPECT_EQ(seeds("finetune_full x --seed 1337"), Seeds(1337, 42));
+  EXPECT_EQ(seeds("finetune_full x --seed 7"), Seeds(7, 7));
+  EXPECT_EQ(seeds("finetune_full x --seed 7 --data.seed 3"), Seeds(7, 3));
+}
+
+TEST(Parse, HomeIsExpandedInPaths) {
+  const std::string home = std::getenv("HOME");
+  EXPECT_EQ(recipe_from("out_dir: ~/runs/x\n").out_dir, home + "/runs/x");
+  EXPECT_EQ(recipe_from("optimizer_offload: disk:~/states\n").optimizer_offload,
+            "disk:" + home + "/states");
+  EXPECT_EQ(recipe_from("out_dir: out/~x\n").out_dir, "out/~x");
 }
 
 TEST(Parse, OptionsOverrideTheFileWhereverTheyStand) {

@@ -79,6 +79,8 @@ TEST(Recipes, ResolveToLitgptsValues) {
     int compared = 0;
     for (const auto& [key, value] : theirs) {
       if (find_ignored_key(key) || key == "access_token" || key == "data.download_dir") continue;
+      // There --seed leaves the split and order of samples as they are.
+      if (key == "data.seed" && ours["seed"] != 1337) continue;
       ASSERT_TRUE(ours.contains(key)) << key;
       EXPECT_EQ(ours[key], normalised(key, value)) << key;
       ++compared;
