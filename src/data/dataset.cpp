@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <iterator>
+#include <set>
 #include <utility>
 
 #include "base/error.h"
@@ -72,10 +73,11 @@ std::vector<Row> read_all(const std::vector<fs::path>& files, const Columns& col
 }
 
 // Of rows that anybody may have written, for this model.
-Columns columns_for(const Reading& reading) { return {.pictures = reading.image_size > 0}; }
+Columns columns_for(const Reading& reading, std::set<std::string>& unread) {
+  return {.pictures = reading.image_size > 0, .unread = &unread};
+}
 
-Split read_json_data(const DatasetOptions& options) {
-  const Columns columns = columns_for(options.reading);
+Split read_json_data(const DatasetOptions& options, const Columns& columns) {
   const fs::path& path = options.json_path;
   if (path.empty())
     throw UserError(
@@ -126,6 +128,26 @@ const NamedSet* find_set(const std::string& given) {
                   fmt::join(dataset_names(), ", "));
 }
 
+std::string reason_left_out(const std::string& what, const std::string& style,
+                            const DatasetOptions& options) {
+  if (what == "answer" && options.reading.source)
+    return "an encoder-decoder learns the last answer of each";
+  if (what == "answer" && style != "chat")
+    return fmt::format(
+        "prompt style {} takes the first question and answer of each chat; --data.prompt_style "
+        "chat trains on all of them, --data.include_multiturn_conversations true makes each a "
+        "sample",
+        style);
+  if (what == "answer without words")
+    return "nothing is learnt of them; --data.keep_empty_answers true learns to say nothing";
+  if (what == "thought")
+    return options.split_turns
+               ? "the model's chat template does not write them"
+               : "the model's chat template does not write them there, as many do not for earlier "
+                 "answers; --data.split_turns true makes each answer a sample with its own thought";
+  return "the model's chat template does not write them; snug data show shows where";
+}
+
 void report(const SampleStore& store, const char* part, const std::string& style,
             const DatasetOptions& options) {
   if (!options.warns) return;
@@ -138,18 +160,9 @@ void report(const SampleStore& store, const char* part, const std::string& style
         options.max_seq_length, with_commas(store.cut_tokens()),
         100.0 * static_cast<double>(store.cut_tokens()) /
             static_cast<double>(store.cut_tokens() + store.total_tokens()));
-  if (const int64_t count = store.left_out_answers(); count > 0)
-    warn("{} data: {} answer{} of conversations {} left out: {}", part, with_commas(count),
-         count == 1 ? "" : "s", count == 1 ? "is" : "are",
-         options.reading.source ? "an encoder-decoder learns the last answer of each"
-         : style == "chat"
-             ? "the model's chat template rewrites earlier turns once later ones follow, so only "
-               "the "
-               "last answer of each is trained on"
-             : fmt::format("prompt style {} takes the first question and answer of each; "
-                           "--data.prompt_style chat trains on all of them, "
-                           "--data.include_multiturn_conversations true makes each a sample",
-                           style));
+  for (const auto& [what, count] : store.left_out())
+    warn("{} data: {} {} left out: {}", part, counted(count, what), count == 1 ? "is" : "are",
+         reason_left_out(what, style, options));
   if (store.num_without_loss() == 0) return;
   const std::string without = fmt::format(
       "{} data: {} of {} samples have no token to learn from: their prompts fill "
@@ -162,8 +175,8 @@ void report(const SampleStore& store, const char* part, const std::string& style
   warn("{}", without);
 }
 
-Split read_hugging_face_data(const DatasetOptions& options) {
-  return {read_hugging_face_rows({options.path, options.split}, columns_for(options.reading)), {}};
+Split read_hugging_face_data(const DatasetOptions& options, const Columns& columns) {
+  return {read_hugging_face_rows({options.path, options.split}, columns), {}};
 }
 
 void take_some(std::vector<Row>& rows, const DatasetOptions& options) {
@@ -236,16 +249,21 @@ std::string usual_reason(const std::string& style, const RowCounts& counts) {
 }
 
 Split read_split(const DatasetOptions& options, const NamedSet* set,
-                 const DownloadFunction& download) {
+                 const DownloadFunction& download, std::set<std::string>& unread) {
+  const Columns columns = columns_for(options.reading, unread);
   Split split = set                           ? read_named_data(options, *set, download)
-                : options.name == "HFDataset" ? read_hugging_face_data(options)
-                                              : read_json_data(options);
+                : options.name == "HFDataset" ? read_hugging_face_data(options, columns)
+                                              : read_json_data(options, columns);
   number_rows(split.train);
   number_rows(split.validation);
   take_some(split.train, options);
   if (options.include_multiturn_conversations) {
     split.train = split_conversations(split.train);
     split.validation = split_conversations(split.validation);
+  }
+  if (options.split_turns) {
+    split.train = split_turns(split.train);
+    split.validation = split_turns(split.validation);
   }
   if (!split.validation.empty()) return split;
   const double otherwise = set                           ? set->val_split_fraction
@@ -313,13 +331,15 @@ Dataset load_dataset(const DatasetOptions& options, const TextEncoder& encoder,
     warn(
         "the tokenizer has no end-of-sequence token, so the model will not learn where answers "
         "end");
-  Split split = read_split(options, set, download);
+  std::set<std::string> unread;
+  Split split = read_split(options, set, download, unread);
   if (!style) style = PromptStyle::make(usual_style(split.train, encoder), encoder);
   const bool pictures = shows_pictures(split, options.reading);
   const SampleOptions sample_options = {
       .mask_prompt = options.mask_prompt,
       .ignore_index = options.ignore_index,
       .max_seq_length = options.max_seq_length,
+      .keep_empty_answers = options.keep_empty_answers,
       .reading = pictures ? options.reading : text_alone(options.reading)};
   Dataset dataset;
   count_rows(split.train, dataset.row_counts);
@@ -331,6 +351,9 @@ Dataset load_dataset(const DatasetOptions& options, const TextEncoder& encoder,
                                       : usual_reason(style->name(), dataset.row_counts);
   dataset.batch_options = batch_options(options, sample_options.reading, encoder.pad);
   dataset.prompt_style = style->name();
+  dataset.unread.assign(unread.begin(), unread.end());
+  if (options.warns && !unread.empty())
+    log_detail(fmt::format("columns of the data that nothing reads: {}", fmt::join(unread, ", ")));
   const auto tokenize = [&](const std::vector<Row>& rows, PictureIndex& index) {
     return pictures
                ? tokenize_with_pictures(rows, *style, encoder, sample_options, options, index)

@@ -31,6 +31,8 @@ struct DatasetOptions {
   std::string prompt_style = "";  // empty: the set's own, for files usual_style()
   bool mask_prompt = false;
   bool include_multiturn_conversations = false;
+  bool split_turns = false;         // see split_turns()
+  bool keep_empty_answers = false;  // of chats: learn that nothing is said
   int32_t ignore_index = -100;
   uint64_t seed = 42;
   int num_workers = 4;
@@ -99,6 +101,7 @@ struct Dataset {
   std::vector<Row> validation_rows;  // the first few held-out rows as text, to show sample answers
   std::string prompt_style;          // as resolved
   std::string prompt_style_reason;   // "given", or why it was chosen
+  std::vector<std::string> unread;   // columns that nothing reads
 
   // The sources of training and validation micro-batches; borrow the data set.
   std::unique_ptr<BatchSource> train_batches() const;

@@ -60,6 +60,7 @@ PromptStyle PromptStyle::make(std::string_view name, const TextEncoder& encoder)
           "prompt_style = chat, but the model's tokenizer has no chat template; use alpaca or "
           "plain");
     style.chat_ = encoder.chat;
+    style.whole_chat_ = encoder.whole_chat;
   } else {
     const std::string near = nearest_name(name, names());
     throw UserError(
@@ -94,24 +95,14 @@ std::string PromptStyle::render(std::span<const Message> turns, bool add_generat
   return chat_(turns, add_generation_prompt, tools);
 }
 
-std::string PromptStyle::render_answer(const std::string& before, std::span<const Message> turns,
-                                       std::string_view tools) const {
-  std::string whole = render(turns, false, tools);
-  if (!whole.starts_with(before)) {
-    if (turns.back().more.empty()) return turns.back().content;
-    throw UserError(
-        "the chat template begins an answer otherwise than it writes one, so that what this answer "
-        "has beside \"content\" ({}) cannot be cut out; put it into \"content\"",
-        shortened(turns.back().more, 60));
-  }
-  whole.erase(0, before.size());
-  whole.erase(whole.find_last_not_of(" \t\r\n") + 1);
-  return whole;
+tokenizer::RenderedChat PromptStyle::render_chat(std::span<const Message> turns,
+                                                 std::string_view tools) const {
+  SNUG_CHECK(whole_chat_, "style {} has no chat template", name_);
+  return whole_chat_(turns, tools);
 }
 
 std::vector<int32_t> TextEncoder::encode_prompt(std::string_view text) const {
   std::vector<int32_t> ids = encode(text);
-  // A chat template may already contain the token.
   if (add_bos && bos >= 0 && (ids.empty() || ids.front() != bos)) ids.insert(ids.begin(), bos);
   return ids;
 }
@@ -126,7 +117,6 @@ TextEncoder make_encoder(const tokenizer::Tokenizer& tokenizer) {
   TextEncoder encoder;
   encoder.bos = special.bos;
   encoder.eos = special.eos;
-  encoder.eos_text = tokenizer.id_to_token(special.eos);
   encoder.pad = special.pad;
   encoder.add_bos = special.add_bos;
   encoder.encode = [&tokenizer](std::string_view text) { return tokenizer.encode(text, false); };
@@ -135,6 +125,15 @@ TextEncoder make_encoder(const tokenizer::Tokenizer& tokenizer) {
                                 std::string_view tools) {
       return tokenizer.apply_chat_template(turns, open, tools);
     };
+  if (tokenizer.has_chat_template())
+    encoder.whole_chat = [&tokenizer](std::span<const tokenizer::Message> turns,
+                                      std::string_view tools) {
+      return tokenizer.render_chat(turns, tools);
+    };
+  encoder.is_special = [&tokenizer](int32_t id) { return tokenizer.is_special(id); };
+  encoder.is_blank = [&tokenizer](int32_t id) {
+    return trimmed(tokenizer.decode({&id, 1}, false)).empty();
+  };
   return encoder;
 }
 

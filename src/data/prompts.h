@@ -27,9 +27,15 @@ struct TextEncoder {
   std::function<std::string(std::span<const tokenizer::Message>, bool add_generation_prompt,
                             std::string_view tools)>
       chat;
-  int32_t bos = -1, eos = -1, pad = -1;  // -1: the tokenizer has none
-  std::string eos_text;                  // as templates write it
-  bool add_bos = false;
+  // The same of a whole conversation, and whose words are where in it.
+  std::function<tokenizer::RenderedChat(std::span<const tokenizer::Message>,
+                                        std::string_view tools)>
+      whole_chat;
+  // Whether an id is a mark, as at the end of a turn, and no text. Empty: `eos` alone is.
+  std::function<bool(int32_t)> is_special;
+  std::function<bool(int32_t)> is_blank;  // white space; empty: no id is
+  int32_t bos = -1, eos = -1, pad = -1;   // -1: the tokenizer has none
+  bool add_bos = false;                   // but to what a chat template writes
 
   // Encodes the start of a document, with the beginning-of-sequence token if the tokenizer adds it.
   std::vector<int32_t> encode_prompt(std::string_view text) const;
@@ -37,6 +43,7 @@ struct TextEncoder {
   std::vector<int32_t> encode_response(std::string_view text) const {
     return with_eos(encode(text));
   }
+  bool ends_turn(int32_t id) const { return id == eos || (is_special && is_special(id)); }
   // With the end-of-sequence token, unless it is there or the tokenizer has none.
   std::vector<int32_t> with_eos(std::vector<int32_t> ids) const;
 };
@@ -59,12 +66,14 @@ class PromptStyle {
   // Renders turns with the chat template; only if is_chat().
   std::string render(std::span<const Message> turns, bool add_generation_prompt,
                      std::string_view tools = {}) const;
-  // What the template adds for the last turn behind its beginning, with the space before an answer
-  // and the token behind it, but without line breaks at its end. Where the template rewrites what
-  // came before, the turn's own text, or a UserError if it calls tools.
-  // `before`: the turns up to the last, rendered with the start of an answer.
-  std::string render_answer(const std::string& before, std::span<const Message> turns,
-                            std::string_view tools = {}) const;
+  tokenizer::RenderedChat render_chat(std::span<const Message> turns,
+                                      std::string_view tools = {}) const;
+  // For prompts of this style: what a chat template writes is the whole text, and no token is added
+  // in front of it.
+  TextEncoder encoder_of_prompts(TextEncoder encoder) const {
+    encoder.add_bos = encoder.add_bos && !is_chat();
+    return encoder;
+  }
   bool is_chat() const { return kind_ == Kind::Chat; }
   const std::string& name() const { return name_; }
 
@@ -73,6 +82,7 @@ class PromptStyle {
   Kind kind_ = Kind::Plain;
   std::string name_;
   decltype(TextEncoder::chat) chat_;
+  decltype(TextEncoder::whole_chat) whole_chat_;
 };
 
 // prompt_style.json: LitGPT's key "class_path" and two more keys, which cover all styles.

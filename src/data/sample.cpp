@@ -8,70 +8,108 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "data/pictures/picture_sample.h"
+#include "data/rows/row_from_json.h"
 
 namespace snug::data {
 namespace {
+
+constexpr size_t kWordsBytes = 80;
 
 // A part of a sample: prompt, or answer to be learnt.
 struct Segment {
   std::string text;
   bool learnt = false;
   bool left_out = false;  // has no loss even where prompts have
+  bool is_answer = false;
+  bool is_open = false;  // an answer behind which the template writes nothing of its own
 };
 
-// The turns up to the last answer: what comes after it has nothing to be learnt. Empty: no chat.
+struct Segments {
+  std::vector<Segment> parts;
+  std::vector<LeftOut> left_out;  // `token`: the part before which it is shown
+};
+
+bool is_blank(std::string_view text) { return trimmed(text).empty(); }
+
+// Empty: no chat.
 std::vector<Message> chat_of(const Row& row, const PromptStyle& style) {
   if (row.kind == RowKind::Text || !style.is_chat()) return {};
   if (row.messages.empty()) return {style.question(row), {"assistant", row.output}};
-  std::vector<Message> turns = row.messages;
-  while (!turns.empty() && turns.back().role != "assistant") turns.pop_back();
-  return turns;
+  return row.messages;
 }
 
-Segment answer_of(const Message& turn, const std::string& text) {
-  return {text, turn.learnt && !turn.in_prompt, !turn.learnt};
+// Whether a template writes nothing of its own behind an answer.
+bool is_open(const Message& turn, std::string_view text) {
+  constexpr std::string_view kThought = "</think>";
+  std::string_view words = turn.content;
+  if (const size_t thought = words.rfind(kThought); thought != words.npos)
+    words.remove_prefix(thought + kThought.size());
+  return is_blank(words) || turn.calls_tools() || trimmed(text).ends_with(trimmed(words));
 }
 
-// Cuts a chat, as the template writes it, at the borders of the assistant's turns. Templates exist
-// that write earlier turns differently once later ones follow; then only the last answer is learnt,
-// except where they do no more than end every text (Phi-3) with the end of sequence, `eos`.
-// Answers are what the template makes of them, without the line breaks behind them.
-std::vector<Segment> chat_segments(std::span<const Message> turns, const PromptStyle& style,
-                                   std::string_view tools, const std::string& eos) {
-  std::vector<Segment> segments;
-  const std::string prompt = style.render(turns.first(turns.size() - 1), true, tools);
-  const std::string answer = style.render_answer(prompt, turns, tools);
+// The text of a chat, cut where the words of an assistant begin and end.
+Segments chat_segments(std::span<const Message> turns, const PromptStyle& style,
+                       const std::string& tools, const SampleOptions& options) {
+  const tokenizer::RenderedChat chat = style.render_chat(turns, tools);
+  Segments segments;
   size_t written = 0;
-  for (size_t i = 0; i + 1 < turns.size(); ++i) {
-    if (turns[i].role != "assistant") continue;
-    const std::string before = i == 0 ? std::string() : style.render(turns.first(i), true, tools);
-    std::string after = style.render(turns.first(i + 1), false, tools);
-    if (!prompt.starts_with(after) && !eos.empty() && after.ends_with(eos))
-      after.resize(after.size() - eos.size());
-    if (before.size() < written || !after.starts_with(before) || !prompt.starts_with(after))
-      return {{prompt, false}, answer_of(turns.back(), answer)};
-    std::string earlier = after.substr(before.size());
-    earlier.erase(earlier.find_last_not_of(" \t\r\n") + 1);
-    segments.push_back({before.substr(written), false});
-    segments.push_back(answer_of(turns[i], earlier));
-    written = before.size() + earlier.size();
+  auto left_out = chat.left_out.begin();
+  const auto add = [&](size_t end, Segment segment) {
+    while (left_out != chat.left_out.end() && left_out->at <= written) {
+      segments.left_out.push_back(
+          {std::ssize(segments.parts), left_out->what, shortened(left_out->words, kWordsBytes)});
+      ++left_out;
+    }
+    if (end <= written) return;
+    segment.text = chat.text.substr(written, end - written);
+    segments.parts.push_back(std::move(segment));
+    written = end;
+  };
+  const auto add_until = [&](size_t end, const Segment& segment) {
+    while (left_out != chat.left_out.end() && left_out->at < end)
+      add(std::max(left_out->at, written), segment);
+    add(end, segment);
+  };
+  for (const tokenizer::RenderedChat::Answer& answer : chat.answers) {
+    add_until(answer.begin, {});
+    const Message& turn = turns[answer.turn];
+    const bool says_nothing = !options.keep_empty_answers && is_blank(turn.content) &&
+                              turn.thought().empty() && !turn.calls_tools();
+    if (says_nothing)
+      segments.left_out.push_back({std::ssize(segments.parts), "answer without words", ""});
+    const std::string_view text =
+        std::string_view(chat.text).substr(answer.begin, answer.end - answer.begin);
+    add_until(answer.end, {.learnt = turn.learnt && !turn.in_prompt && !says_nothing,
+                           .left_out = !turn.learnt || says_nothing,
+                           .is_answer = true,
+                           .is_open = is_open(turn, text)});
   }
-  segments.push_back({prompt.substr(written), false});
-  segments.push_back(answer_of(turns.back(), answer));
+  add_until(chat.text.size(), {});
+  add(written, {});
   return segments;
 }
 
-std::vector<Segment> segments_of(const Row& row, std::span<const Message> chat,
-                                 const PromptStyle& style, const std::string& eos) {
-  if (row.kind == RowKind::Text) return {{row.output, true}};
-  if (!chat.empty()) return chat_segments(chat, style, row.tools, eos);
+Segments segments_of(const Row& row, std::span<const Message> chat, const PromptStyle& style,
+                     const SampleOptions& options) {
+  const Segment answer{.text = row.output, .learnt = true, .is_answer = true};
+  if (row.kind == RowKind::Text) return {{answer}, {}};
+  if (!chat.empty()) return chat_segments(chat, style, row.tools, options);
   if (row.needs_template)
     throw UserError(
         "an answer calls tools (\"tool_calls\"), which prompt style {} does not write; use a model "
         "with a chat template and data.prompt_style: chat, or put the call into \"content\"",
         style.name());
-  return {{style.prompt(row), false}, {row.output, true}};
+  Segments segments{{{.text = style.prompt(row)}, answer}, {}};
+  // These styles take the first question and answer of a chat.
+  bool is_first = true;
+  for (const Message& turn : row.messages) {
+    if (turn.role != "assistant" || !turn.learnt || turn.in_prompt) continue;
+    if (!std::exchange(is_first, false))
+      segments.left_out.push_back({2, "answer", shortened(turn.content, kWordsBytes)});
+  }
+  return segments;
 }
 
 // Puts the pictures in their places. Returns how many the model sees, with their tiles.
@@ -147,6 +185,38 @@ Sample source_and_target(const std::string& prompt, const std::string& answer,
   return sample;
 }
 
+// LitGPT's "raw" count: the instruction and the answer without template, each under the limit.
+int64_t count_raw(const Row& row, const TextEncoder& encoder, int64_t limit) {
+  const auto limited = [limit](const std::vector<int32_t>& ids) {
+    const auto count = static_cast<int64_t>(ids.size());
+    return limit > 0 ? std::min(count, limit) : count;
+  };
+  return limited(encoder.encode_prompt(row.instruction)) +
+         limited(encoder.encode_response(row.output));
+}
+
+// The last answer, behind all that comes before it.
+Sample read_and_answered(const Row& row, std::span<const Message> chat, const Segments& all,
+                         const TextEncoder& encoder, SampleOptions options) {
+  const auto last = std::ranges::find_if(all.parts.rbegin(), all.parts.rend(), &Segment::is_answer);
+  std::string prompt, answer;
+  int64_t earlier = 0;
+  for (auto part = all.parts.begin(); part != all.parts.end() && &*part != &*last; ++part) {
+    prompt += part->text;
+    earlier += part->is_answer && part->learnt ? 1 : 0;
+  }
+  if (last != all.parts.rend()) answer = last->text;
+  for (const Message& turn : chat)
+    if (turn.role == "assistant") answer = turn.content;
+  options.reading.num_picture_tokens = 0;
+  Sample sample = source_and_target(prompt, answer, encoder, options, options.max_seq_length);
+  sample.raw_tokens = count_raw(row, encoder, options.max_seq_length);
+  for (int64_t i = 0; i < earlier; ++i) sample.left_out.push_back({0, "answer", ""});
+  for (const LeftOut& left_out : all.left_out)
+    sample.left_out.push_back({0, left_out.what, left_out.words});
+  return sample;
+}
+
 // Where a segment ends that begins at `begin` of the whole text's ids, if it is encoded there as by
 // itself, but perhaps for a first token, the space before a text.
 std::optional<std::vector<int32_t>::const_iterator> end_of(
@@ -167,7 +237,7 @@ std::vector<std::vector<int32_t>> encode_chat(std::span<const Segment> segments,
                                               const TextEncoder& encoder) {
   std::string text;
   for (const Segment& segment : segments) text += segment.text;
-  const std::vector<int32_t> whole = encoder.with_eos(encoder.encode_prompt(text));
+  const std::vector<int32_t> whole = encoder.encode(text);
   std::vector<std::vector<int32_t>> ids;
   auto begin = whole.begin();
   size_t length = 0;
@@ -176,7 +246,7 @@ std::vector<std::vector<int32_t>> encode_chat(std::span<const Segment> segments,
     std::optional<std::vector<int32_t>::const_iterator> end;
     if (i > 0) end = end_of(encoder.encode(segments[i].text), begin, whole.end());
     if (!end) {
-      const auto before = encoder.encode_prompt(std::string_view(text).substr(0, length));
+      const auto before = encoder.encode(std::string_view(text).substr(0, length));
       end = std::max(begin, std::ranges::mismatch(whole, before).in1);
     }
     ids.emplace_back(begin, *end);
@@ -187,14 +257,32 @@ std::vector<std::vector<int32_t>> encode_chat(std::span<const Segment> segments,
 }
 
 // The ids of each segment by itself.
-std::vector<std::vector<int32_t>> encode_parts(std::span<const Segment> segments,
+std::vector<std::vector<int32_t>> encode_parts(std::span<const Segment> segments, bool is_chat,
                                                const TextEncoder& encoder) {
   std::vector<std::vector<int32_t>> ids;
   for (size_t i = 0; i < segments.size(); ++i)
-    ids.push_back(i == 0 ? encoder.encode_prompt(segments[i].text)
-                         : encoder.encode(segments[i].text));
-  ids.back() = encoder.with_eos(std::move(ids.back()));
+    ids.push_back(i == 0 && !is_chat ? encoder.encode_prompt(segments[i].text)
+                                     : encoder.encode(segments[i].text));
+  if (!is_chat) ids.back() = encoder.with_eos(std::move(ids.back()));
   return ids;
+}
+
+// An answer behind which the template writes nothing ends with the mark of the turn behind it, from
+// which it gets that token; behind the last one stands an end of sequence.
+void end_answers(std::span<const Segment> segments, std::vector<std::vector<int32_t>>& ids,
+                 const TextEncoder& encoder) {
+  for (size_t i = 0; i < segments.size(); ++i) {
+    if (!segments[i].is_open || !segments[i].learnt) continue;
+    const auto is_text = [&](int32_t id) { return !encoder.is_blank || !encoder.is_blank(id); };
+    const auto last = std::ranges::find_if(ids[i].rbegin(), ids[i].rend(), is_text);
+    if (last != ids[i].rend() && encoder.ends_turn(*last)) continue;
+    if (i + 1 == segments.size()) {
+      ids[i] = encoder.with_eos(std::move(ids[i]));
+    } else if (!ids[i + 1].empty() && encoder.ends_turn(ids[i + 1].front())) {
+      ids[i].push_back(ids[i + 1].front());
+      ids[i + 1].erase(ids[i + 1].begin());
+    }
+  }
 }
 
 // How many tokens of text stand beside a picture.
@@ -210,57 +298,44 @@ int64_t room_for_text(const SampleOptions& options) {
   return room;
 }
 
-int64_t count_left_out(const Row& row, std::span<const Segment> segments, bool last_alone) {
-  const auto answers = std::ranges::count_if(row.messages, [](const Message& turn) {
-    return turn.role == "assistant" && turn.learnt && !turn.in_prompt;
-  });
-  const auto learnt = last_alone ? 1 : std::ranges::count(segments, true, &Segment::learnt);
-  return std::max<int64_t>(0, answers - learnt);
-}
-
-// LitGPT's "raw" count: the instruction and the answer without template, each under the limit.
-int64_t count_raw(const Row& row, const TextEncoder& encoder, int64_t limit) {
-  const auto limited = [limit](const std::vector<int32_t>& ids) {
-    const auto count = static_cast<int64_t>(ids.size());
-    return limit > 0 ? std::min(count, limit) : count;
-  };
-  return limited(encoder.encode_prompt(row.instruction)) +
-         limited(encoder.encode_response(row.output));
-}
-
 }  // namespace
+
+std::string counted(int64_t count, const std::string& what) {
+  std::string words = with_commas(count) + " " + what;
+  if (count != 1) words.insert(std::min(words.find(' ', words.find(' ') + 1), words.size()), "s");
+  return words;
+}
 
 Sample make_sample(const Row& row, const PromptStyle& style, const TextEncoder& encoder,
                    const SampleOptions& options, std::span<const Grid> grids) {
   SNUG_CHECK(options.ignore_index < 0, "ignore_index {}", options.ignore_index);
   const bool has_pictures = options.reading.image_size > 0;
   const std::vector<Message> chat = chat_of(row, style);
-  std::vector<Segment> segments = segments_of(row, chat, style, encoder.eos_text);
+  Segments all = segments_of(row, chat, style, options);
+  std::vector<Segment>& segments = all.parts;
   if (options.reading.source) {
-    std::string prompt;
     if (row.kind == RowKind::Text)
       throw UserError(
           "the row is a text alone, and this model's encoder reads a question; give it columns "
-          "such "
-          "as \"instruction\" and \"output\"");
-    for (size_t i = 0; i + 1 < segments.size(); ++i) prompt += segments[i].text;
-    SampleOptions text_alone = options;
-    text_alone.reading.num_picture_tokens = 0;
-    const std::string& answer = chat.empty() ? segments.back().text : chat.back().content;
-    Sample sample = source_and_target(prompt, answer, encoder, text_alone, options.max_seq_length);
-    sample.raw_tokens = count_raw(row, encoder, options.max_seq_length);
-    sample.left_out_answers = count_left_out(row, segments, true);
-    return sample;
+          "such as \"instruction\" and \"output\"");
+    return read_and_answered(row, chat, all, encoder, options);
   }
   Sample sample;
   if (has_pictures)
     sample.num_pictures =
         insert_pictures(segments, grids, options.reading.num_picture_tokens, style.name());
-  const std::vector<std::vector<int32_t>> parts = chat.empty() || has_pictures
-                                                      ? encode_parts(segments, encoder)
-                                                      : encode_chat(segments, encoder);
+  std::vector<std::vector<int32_t>> parts = chat.empty() || has_pictures
+                                                ? encode_parts(segments, !chat.empty(), encoder)
+                                                : encode_chat(segments, encoder);
+  end_answers(segments, parts, encoder);
+  const auto take_left_out = [&](int64_t part) {
+    for (const LeftOut& left_out : all.left_out)
+      if (left_out.token == part)
+        sample.left_out.push_back({std::ssize(sample.ids), left_out.what, left_out.words});
+  };
   for (size_t i = 0; i < segments.size(); ++i) {
     const std::vector<int32_t>& ids = parts[i];
+    take_left_out(static_cast<int64_t>(i));
     sample.ids.insert(sample.ids.end(), ids.begin(), ids.end());
     const bool with_prompts = !(options.mask_prompt || has_pictures || segments[i].left_out);
     if (segments[i].learnt || with_prompts)
@@ -282,8 +357,8 @@ Sample make_sample(const Row& row, const PromptStyle& style, const TextEncoder& 
           limit);
     sample.labels.resize(limit);
   }
+  take_left_out(std::ssize(segments));
   sample.raw_tokens = count_raw(row, encoder, options.max_seq_length);
-  sample.left_out_answers = count_left_out(row, segments, false);
   return sample;
 }
 

@@ -15,11 +15,21 @@
 namespace snug::data {
 
 struct SampleOptions {
-  bool mask_prompt = false;     // labels of the prompt become ignore_index
-  int32_t ignore_index = -100;  // negative, so that it is never a token id
-  int64_t max_seq_length = 0;   // tokens, for source and target each; 0 or less: no limit
+  bool mask_prompt = false;         // labels of the prompt become ignore_index
+  int32_t ignore_index = -100;      // negative, so that it is never a token id
+  int64_t max_seq_length = 0;       // tokens, for source and target each; 0 or less: no limit
+  bool keep_empty_answers = false;  // of a chat: learn that nothing is said
   Reading reading = {};
 };
+
+// What a row has and its sample has not: shown before this token.
+struct LeftOut {
+  int64_t token = 0;
+  std::string what;   // its first word takes an s: "thought", "answer without words", …
+  std::string words;  // the first of them
+};
+// "1 thought", "2 turns of role critic"
+std::string counted(int64_t count, const std::string& what);
 
 struct Sample {
   std::vector<int32_t> ids, labels;  // same length, not shifted; a label is its id or ignore_index
@@ -27,11 +37,14 @@ struct Sample {
   int64_t cut_tokens = 0;            // beyond max_seq_length
   int64_t source_tokens = 0;         // the first ids, which an encoder reads
   int64_t num_pictures = 0;          // whose placeholders are among the ids
-  int64_t left_out_answers = 0;      // of a chat: answers that are not learned
+  std::vector<LeftOut> left_out;
 };
 
-// encode(prompt) + encode(response) + end of sequence, cut to max_seq_length. In the chat style
-// every assistant turn is learned; everything else counts as prompt. A plain text is learned from
+// encode(prompt) + encode(response) + end of sequence, cut to max_seq_length. In the chat style the
+// text is what the template makes of the whole conversation, and what it writes as an assistant's
+// is learned: thoughts, calls and the mark that ends the turn too, which may be the first mark of
+// the turn behind; everything else counts as prompt. Only where nothing ends the last answer, an
+// end of sequence is added. A plain text is learned from
 // its first token, whatever style and mask_prompt are. With an encoder: prompt and end of sequence,
 // then the last answer and end of sequence.
 // `grids`: of the row's pictures, for a model that has pictures among text; its prompts have no

@@ -14,10 +14,11 @@ SampleStore SampleStore::tokenize(std::span<const Row> rows, const PromptStyle& 
                                   const TextEncoder& encoder, const SampleOptions& options,
                                   int num_workers) {
   const auto make = [&](int64_t i) {
+    const Row& row = rows[static_cast<size_t>(i)];
     try {
-      return make_sample(rows[static_cast<size_t>(i)], style, encoder, options);
+      return make_sample(row, style, encoder, options);
     } catch (const UserError& error) {
-      throw UserError("data row {}: {}", i + 1, error.what());
+      throw UserError("data row {}: {}", row.number > 0 ? row.number : i + 1, error.what());
     }
   };
   return build(std::ssize(rows), options.ignore_index, make, num_workers);
@@ -65,7 +66,10 @@ void SampleStore::append(const Sample& sample) {
   append_count(num_pictures_, sample.num_pictures);
   if (sample.cut_tokens > 0) ++num_truncated_;
   cut_tokens_ += sample.cut_tokens;
-  left_out_answers_ += sample.left_out_answers;
+  for (const LeftOut& left_out : sample.left_out) ++left_out_[left_out.what];
+  constexpr size_t kShown = 1000;
+  if (!sample.left_out.empty() && left_out_of_.size() < kShown)
+    left_out_of_[num_different() - 1] = sample.left_out;
   // The first token is no target where nothing stands before it, so a label there teaches nothing.
   const auto learnt =
       std::count_if(sample.labels.begin() + std::min<size_t>(1, sample.labels.size()),
@@ -81,6 +85,11 @@ void SampleStore::append_count(std::vector<int32_t>& counts, int64_t count) cons
   if (count == 0 && counts.empty()) return;
   counts.resize(raw_tokens_.size() - 1);
   counts.push_back(static_cast<int32_t>(count));
+}
+
+std::span<const LeftOut> SampleStore::left_out_of(int64_t index) const {
+  const auto found = left_out_of_.find(place(index));
+  return found == left_out_of_.end() ? std::span<const LeftOut>() : found->second;
 }
 
 std::span<const int32_t> SampleStore::stored_ids(int64_t index) const {

@@ -6,7 +6,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "data/sample.h"
@@ -58,9 +60,13 @@ class SampleStore {
   int64_t num_truncated() const { return num_truncated_; }
   int64_t cut_tokens() const { return cut_tokens_; }              // cut from all samples together
   int64_t num_without_loss() const { return num_without_loss_; }  // samples without targets
-  int64_t left_out_answers() const {
-    return left_out_answers_;
-  }  // of chats: answers that are not learned
+  // What rows have and samples have not: how often each, and the first ones of a sample.
+  const std::map<std::string, int64_t>& left_out() const { return left_out_; }
+  int64_t left_out(const std::string& what) const {
+    const auto found = left_out_.find(what);
+    return found == left_out_.end() ? 0 : found->second;
+  }
+  std::span<const LeftOut> left_out_of(int64_t index) const;
   int32_t ignore_index() const { return ignore_index_; }
   // The `count` longest samples, longest first, which form the largest possible micro-batch. With
   // an encoder the length is that of source and target together. If there are fewer, each may be
@@ -101,7 +107,9 @@ class SampleStore {
   std::vector<int32_t> num_pictures_;   // the same
   int64_t all_targets_ = 0, all_sources_ = 0;
   int64_t num_truncated_ = 0, cut_tokens_ = 0, num_without_loss_ = 0;
-  int64_t left_out_answers_ = 0;
+  std::map<std::string, int64_t> left_out_;
+  // By sample, of the first samples that have any: so many that nobody looks at more.
+  std::map<int64_t, std::vector<LeftOut>> left_out_of_;
   int32_t ignore_index_ = -100;
 };
 

@@ -110,7 +110,7 @@ DataSurvey survey(const Dataset& dataset) {
     result.cut_samples += store->num_truncated();
     result.cut_tokens += store->cut_tokens();
     result.without_loss += store->num_without_loss();
-    result.left_out_answers += store->left_out_answers();
+    for (const auto& [what, count] : store->left_out()) result.left_out[what] += count;
     for (int64_t i = 0; i < store->count(); ++i) {
       lengths.push_back(store->length(i));
       result.learnt_tokens += learnt_tokens(*store, i);

@@ -3,7 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "data/dataset.h"
@@ -27,8 +30,9 @@ struct DataSurvey {
   int64_t shortest = 0, median = 0, longest = 0;  // tokens per sample
   std::vector<LengthBin> lengths;
   int64_t cut_samples = 0, cut_tokens = 0;  // by max_seq_length
-  int64_t without_loss = 0, left_out_answers = 0;
-  int64_t duplicates = 0;  // samples with the same tokens as an earlier row
+  int64_t without_loss = 0;
+  std::map<std::string, int64_t> left_out;  // what rows have and samples have not
+  int64_t duplicates = 0;                   // samples with the same tokens as an earlier row
   std::optional<std::pair<int64_t, int64_t>> first_duplicate;  // their rows, counted from 1
   int64_t held_out_in_training = 0;  // held-out samples that are also trained on
 };

@@ -78,6 +78,8 @@ data::DatasetOptions dataset_options(const recipe::DataOptions& d) {
           .prompt_style = d.prompt_style == "auto" ? "" : d.prompt_style,
           .mask_prompt = d.mask_prompt,
           .include_multiturn_conversations = d.include_multiturn_conversations,
+          .split_turns = d.split_turns,
+          .keep_empty_answers = d.keep_empty_answers,
           .ignore_index = static_cast<int32_t>(d.ignore_index),
           .seed = d.seed,
           .num_workers = static_cast<int>(d.num_workers),

@@ -25,6 +25,8 @@ struct DataOptions {
   std::optional<std::string> val_path;  // a validation file, instead of a split
   std::string prompt_style = "auto";    // auto | alpaca | chat | plain | flan | longform
   bool include_multiturn_conversations = false;
+  bool split_turns = false;
+  bool keep_empty_answers = false;
   int64_t ignore_index = -100;
   uint64_t seed = 42;
   int64_t num_workers = 4;

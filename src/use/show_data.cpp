@@ -58,27 +58,41 @@ TokenizerOf open_tokenizer_of(const fs::path& given) {
 struct Part {
   std::string text;
   bool is_learnt = false;
+  std::string left_out;  // before the text
 };
 
-// Split where the mask changes. Each text is what its tokens add to the text before, since a
-// tokenizer may decode a token differently at the start.
+// Split where the mask changes, and where something is left out. Each text is what its tokens add
+// to the text before, since a tokenizer may decode a token differently at the start.
 std::vector<Part> parts_of(const data::Sample& sample, int32_t ignore_index,
-                           const tokenizer::Tokenizer& tokenizer) {
+                           const tokenizer::Tokenizer& tokenizer,
+                           std::span<const data::LeftOut> left_out) {
   std::vector<Part> parts;
   std::string before;
+  const auto left_out_at = [&](size_t i) {
+    std::string text;
+    for (const data::LeftOut& part : left_out)
+      if (part.token == static_cast<int64_t>(i))
+        text += fmt::format("[left out: {}{}]", part.what,
+                            part.words.empty() ? "" : ": " + printable(part.words));
+    return text;
+  };
   const auto is_learnt = [&](size_t i) { return i > 0 && sample.labels[i] != ignore_index; };
   for (size_t begin = 0; begin < sample.ids.size();) {
     size_t end = begin + 1;
-    while (end < sample.ids.size() && is_learnt(end) == is_learnt(begin)) ++end;
+    while (end < sample.ids.size() && is_learnt(end) == is_learnt(begin) &&
+           left_out_at(end).empty())
+      ++end;
     const std::span<const int32_t> ids(sample.ids);
     std::string all = tokenizer.decode(ids.first(end), /*skip_special_tokens=*/false);
     parts.push_back({all.starts_with(before)
                          ? all.substr(before.size())
                          : tokenizer.decode(ids.subspan(begin, end - begin), false),
-                     is_learnt(begin)});
+                     is_learnt(begin), left_out_at(begin)});
     before = std::move(all);
     begin = end;
   }
+  if (std::string rest = left_out_at(sample.ids.size()); !rest.empty())
+    parts.push_back({"", false, std::move(rest)});
   return parts;
 }
 
@@ -86,6 +100,9 @@ std::string text_with_mask(const std::vector<Part>& parts, bool colours) {
   std::string text;
   for (const Part& part : parts) {
     const std::string shown = printable_lines(part.text);
+    if (!part.left_out.empty())
+      text += colours ? "\x1b[9m" + part.left_out + "\x1b[0m" : part.left_out;
+    if (shown.empty()) continue;
     if (colours)
       text += (part.is_learnt ? "\x1b[1m" : "\x1b[2m") + shown + "\x1b[0m";
     else
@@ -104,6 +121,7 @@ struct ShownSample {
   int64_t learnt = 0;
   std::vector<int32_t> ids;
   std::vector<Part> parts;
+  std::vector<data::LeftOut> left_out;
 };
 
 std::vector<ShownSample> choose_samples(const data::Dataset& dataset,
@@ -115,11 +133,13 @@ std::vector<ShownSample> choose_samples(const data::Dataset& dataset,
     if (options.row ? row != *options.row : std::ssize(shown) >= options.num_samples) continue;
     const data::SampleStore& store = at.held_out ? dataset.validation : dataset.train;
     const data::Sample sample = store.sample(at.index);
+    const std::span<const data::LeftOut> left_out = store.left_out_of(at.index);
     shown.push_back({.row = row,
                      .held_out = at.held_out,
                      .learnt = data::learnt_tokens(store, at.index),
                      .ids = sample.ids,
-                     .parts = parts_of(sample, store.ignore_index(), tokenizer)});
+                     .parts = parts_of(sample, store.ignore_index(), tokenizer, left_out),
+                     .left_out = {left_out.begin(), left_out.end()}});
   }
   if (options.row && shown.empty())
     throw UserError("--row {}: the {} samples have no such row", *options.row,
@@ -208,9 +228,12 @@ std::string totals_text(const data::Dataset& dataset, const data::DataSurvey& fo
   if (found.without_loss > 0)
     text += fmt::format("No loss   {} with no token to learn\n",
                         plural(found.without_loss, "sample", "samples"));
-  if (found.left_out_answers > 0)
-    text += fmt::format("Left out  {} from conversations\n",
-                        plural(found.left_out_answers, "answer", "answers"));
+  if (!dataset.unread.empty())
+    text += fmt::format("Unread    columns {}\n",
+                        printable(fmt::format("{}", fmt::join(dataset.unread, ", "))));
+  std::vector<std::string> left_out;
+  for (const auto& [what, count] : found.left_out) left_out.push_back(data::counted(count, what));
+  if (!left_out.empty()) text += fmt::format("Left out  {} of chats\n", fmt::join(left_out, ", "));
   return text;
 }
 
@@ -246,7 +269,8 @@ void print_json(const std::vector<ShownSample>& shown, const data::Dataset& data
            {"duplicates", found.duplicates},
            {"held_out_in_training", found.held_out_in_training},
            {"nothing_to_learn", found.without_loss},
-           {"left_out_answers", found.left_out_answers}};
+           {"left_out", found.left_out},
+           {"unread_columns", dataset.unread}};
   out["first_duplicate"] = found.first_duplicate
                                ? json{found.first_duplicate->first, found.first_duplicate->second}
                                : json();
@@ -262,12 +286,17 @@ void print_json(const std::vector<ShownSample>& shown, const data::Dataset& data
     json parts = json::array();
     for (const Part& part : sample.parts)
       parts.push_back({{"text", part.text}, {"learnt", part.is_learnt}});
+    json left_out = json::array();
+    for (const data::LeftOut& part : sample.left_out)
+      left_out.push_back(
+          {{"before_token", part.token}, {"what", part.what}, {"words", part.words}});
     out["shown"].push_back({{"row", sample.row},
                             {"held_out", sample.held_out},
                             {"tokens", sample.ids.size()},
                             {"learnt_tokens", sample.learnt},
                             {"ids", sample.ids},
-                            {"parts", parts}});
+                            {"parts", parts},
+                            {"left_out", left_out}});
   }
   std::puts(out.dump(2, ' ', false, json::error_handler_t::replace).c_str());
 }

@@ -67,9 +67,9 @@ def make_inputs(processor, turns, pictures):
         after = ids.index(end, at) + 1
         if role == "assistant":
             assert ids[at:at + len(begins)] == begins, tokenizer.decode(ids[at:after])
-            labels[at + len(begins):after] = ids[at + len(begins):after]
+            # With the line break that the template writes behind it.
+            labels[at + len(begins):after + 1] = ids[at + len(begins):after + 1]
         at = after
-    # The line break behind the last answer is read by nothing that is learned.
     return inputs | {"labels": torch.tensor([labels])}
 
 

@@ -324,6 +324,15 @@ def render(template, variables):
         return None
 
 
+def as_transformers_hands_over(messages):
+    """A thought has two names there, whichever it was given under."""
+    handed = []
+    for message in messages:
+        thought = next((message[key] for key in ("reasoning_content", "thinking", "reasoning") if message.get(key) is not None), None)
+        handed.append(message if thought is None else {"thinking": thought, **message, "reasoning_content": thought})
+    return handed
+
+
 def split_snippets():
     """One a line, but what is meant to span lines is joined to what follows."""
     lines, out = SNIPPETS.strip("\n").split("\n"), []
@@ -341,11 +350,11 @@ def main():
     for name, template in {"chatml": CHATML, "llama2": LLAMA2, "llama3": LLAMA3, "mistral": MISTRAL, "qwen": QWEN, "zephyr": ZEPHYR, "harmony": HARMONY}.items():
         for messages in CONVERSATIONS:
             for prompt in (False, True):
-                variables = {"messages": messages, "add_generation_prompt": prompt, "tools": None, "documents": None, **TOKENS}
+                variables = {"messages": as_transformers_hands_over(messages), "add_generation_prompt": prompt, "tools": None, "documents": None, **TOKENS}
                 cases.append({"name": name, "template": template, "messages": messages, "add_generation_prompt": prompt, "expected": render(template, variables)})
     for messages in CALLS:
         for tools in (None, TOOLS):
-            variables = {"messages": messages, "add_generation_prompt": False, "tools": tools, "documents": None, **TOKENS}
+            variables = {"messages": as_transformers_hands_over(messages), "add_generation_prompt": False, "tools": tools, "documents": None, **TOKENS}
             cases.append({"name": "qwen", "template": QWEN, "messages": messages, "add_generation_prompt": False, "tools": tools, "expected": render(QWEN, variables)})
     snippets = [{"template": text, "expected": render(text, VARIABLES)} for text in split_snippets()]
     document = {"jinja2": jinja2.__version__, "tokens": TOKENS, "variables": VARIABLES, "chats": cases, "snippets": snippets}

@@ -19,9 +19,13 @@ struct Turns {
 
 Turns chat_turns(const std::string& question, const std::string& answer, const PromptStyle& style) {
   const std::array<Message, 2> turns{Message{"user", question}, Message{"assistant", answer}};
-  Turns result{style.render(std::span(turns).first(1), true), ""};
-  result.answer = style.render_answer(result.question, turns);
-  return result;
+  const tokenizer::RenderedChat chat = style.render_chat(turns);
+  if (chat.answers.empty())
+    throw UserError(
+        "the model's chat template writes no answer; use another (chat_template.jinja), or the "
+        "prompt style plain");
+  const size_t begin = chat.answers.front().begin;
+  return {chat.text.substr(0, begin), chat.text.substr(begin)};
 }
 
 Turns plain_turns(const std::string& question, const std::string& answer) {
@@ -101,9 +105,13 @@ Sample make_picture_sample(const std::string& prompt, const std::string& answer,
                            const SampleOptions& options) {
   const std::string asked = with_marks(prompt, 1), told = without_marks(answer);
   Turns turns = style.is_chat() ? chat_turns(asked, told, style) : plain_turns(asked, told);
-  Sample sample = make_question(std::move(turns.question), {&grid, 1}, encoder, options);
+  Sample sample = make_question(std::move(turns.question), {&grid, 1},
+                                style.encoder_of_prompts(encoder), options);
   const int64_t room = room_for_answer(sample, options);
-  std::vector<int32_t> learned = encoder.encode_response(turns.answer);
+  std::vector<int32_t> learned = encoder.encode(turns.answer);
+  const bool ends = style.is_chat() &&
+                    std::ranges::any_of(learned, [&](int32_t id) { return encoder.ends_turn(id); });
+  if (!ends) learned = encoder.with_eos(std::move(learned));
   sample.cut_tokens = std::max<int64_t>(0, std::ssize(learned) - room);
   learned.resize(learned.size() - static_cast<size_t>(sample.cut_tokens));
   sample.ids.insert(sample.ids.end(), learned.begin(), learned.end());

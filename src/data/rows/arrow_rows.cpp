@@ -2,9 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/rows/arrow_rows.h"
 
+#include <arrow/array/array_nested.h>
+#include <arrow/extension_type.h>
 #include <arrow/io/file.h>
 #include <arrow/ipc/reader.h>
 #include <arrow/memory_pool.h>
+#include <arrow/scalar.h>
 #include <arrow/table.h>
 #include <arrow/util/byte_size.h>
 #include <parquet/arrow/reader.h>
@@ -13,6 +16,8 @@
 #include <parquet/metadata.h>
 
 #include <algorithm>
+#include <cctype>
+#include <cstdlib>
 #include <mutex>
 
 #include "base/bytes.h"
@@ -248,6 +253,24 @@ json list_at(const ListArray& array, int64_t i) {
   return list;
 }
 
+// Pairs of a key and its value, as Python has them.
+json map_at(const arrow::MapArray& array, int64_t i) {
+  json list = json::array();
+  for (int64_t k = array.value_offset(i); k < array.value_offset(i + 1); ++k)
+    list.push_back(json::array({json_at(*array.keys(), k), json_at(*array.items(), k)}));
+  return list;
+}
+
+// Times without a fraction of a second that is zero, as Python prints them.
+std::string without_zeros(std::string time) {
+  const size_t dot = time.find('.');
+  if (dot == std::string::npos) return time;
+  const size_t end = time.find_first_not_of('0', dot + 1);
+  if (end == std::string::npos || !std::isdigit(static_cast<unsigned char>(time[end])))
+    time.erase(dot, std::min(end, time.size()) - dot);
+  return time;
+}
+
 json struct_at(const arrow::StructArray& array, int64_t i) {
   json object = json::object();
   for (int k = 0; k < array.num_fields(); ++k)
@@ -313,22 +336,69 @@ PictureParts parts_at(const arrow::Array& array, int64_t i) {
 
 json json_at(const arrow::Array& array, int64_t i) {
   if (array.IsNull(i)) return nullptr;
+  const auto scalar = [&] { return value_or_throw(array.GetScalar(i), "a column", "Arrow"); };
+  const auto value = [i](const auto& typed) { return json(typed.Value(i)); };
   switch (array.type_id()) {
+    case arrow::Type::NA:
+      return nullptr;
+    case arrow::Type::BOOL:
+      return value(static_cast<const arrow::BooleanArray&>(array));
+    case arrow::Type::INT8:
+      return value(static_cast<const arrow::Int8Array&>(array));
+    case arrow::Type::INT16:
+      return value(static_cast<const arrow::Int16Array&>(array));
+    case arrow::Type::INT32:
+      return value(static_cast<const arrow::Int32Array&>(array));
+    case arrow::Type::INT64:
+      return value(static_cast<const arrow::Int64Array&>(array));
+    case arrow::Type::UINT8:
+      return value(static_cast<const arrow::UInt8Array&>(array));
+    case arrow::Type::UINT16:
+      return value(static_cast<const arrow::UInt16Array&>(array));
+    case arrow::Type::UINT32:
+      return value(static_cast<const arrow::UInt32Array&>(array));
+    case arrow::Type::UINT64:
+      return value(static_cast<const arrow::UInt64Array&>(array));
+    case arrow::Type::FLOAT:
+      return value(static_cast<const arrow::FloatArray&>(array));
+    case arrow::Type::DOUBLE:
+      return value(static_cast<const arrow::DoubleArray&>(array));
+    case arrow::Type::HALF_FLOAT:
+      return std::strtod(scalar()->ToString().c_str(), nullptr);
     case arrow::Type::STRING:
     case arrow::Type::LARGE_STRING:
       return *view_at(array, i);
+    case arrow::Type::STRING_VIEW:
+      return static_cast<const arrow::StringViewArray&>(array).GetView(i);
+    case arrow::Type::BINARY:
+    case arrow::Type::LARGE_BINARY:
+    case arrow::Type::BINARY_VIEW:
+    case arrow::Type::FIXED_SIZE_BINARY: {
+      const auto buffer = std::static_pointer_cast<arrow::BaseBinaryScalar>(scalar())->value;
+      return buffer->ToString();
+    }
     case arrow::Type::LIST:
       return list_at(static_cast<const arrow::ListArray&>(array), i);
     case arrow::Type::LARGE_LIST:
       return list_at(static_cast<const arrow::LargeListArray&>(array), i);
+    case arrow::Type::FIXED_SIZE_LIST:
+      return list_at(static_cast<const arrow::FixedSizeListArray&>(array), i);
+    case arrow::Type::MAP:
+      return map_at(static_cast<const arrow::MapArray&>(array), i);
     case arrow::Type::STRUCT:
       return struct_at(static_cast<const arrow::StructArray&>(array), i);
     case arrow::Type::DICTIONARY: {
       const auto& coded = static_cast<const arrow::DictionaryArray&>(array);
       return json_at(*coded.dictionary(), coded.GetValueIndex(i));
     }
-    default:
-      return 0;
+    case arrow::Type::EXTENSION:
+      return json_at(*static_cast<const arrow::ExtensionArray&>(array).storage(), i);
+    case arrow::Type::TIMESTAMP:
+    case arrow::Type::TIME32:
+    case arrow::Type::TIME64:
+      return without_zeros(scalar()->ToString());
+    default:  // decimals, dates and the like as they are printed
+      return scalar()->ToString();
   }
 }
 

@@ -28,8 +28,8 @@ T value_or_throw(arrow::Result<T> result, const std::string& name, const char* k
   throw UserError("{}: not a readable {} file: {}", name, kind, result.status().message());
 }
 
-// Text, lists and structs as JSON; any other type as a number, which is refused where text is
-// needed.
+// Any value as the JSON that pyarrow's to_pylist() would be: bytes as text, decimals, dates and
+// times as they are printed, the pairs of a map as a list of lists.
 nlohmann::ordered_json json_at(const arrow::Array& array, int64_t i);
 
 // A caption: text, or the first of a list of texts; none for null.

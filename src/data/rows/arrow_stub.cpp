@@ -15,6 +15,13 @@ namespace {
 
 }  // namespace
 
+std::string read_compressed(const std::filesystem::path& path) {
+  throw UserError(
+      "{}: this build cannot read compressed files, because Arrow was not found when it was "
+      "configured; configure again with -DSNUG_ARROW_DIR, or decompress the file",
+      path.string());
+}
+
 bool parquet_available() { return false; }
 
 std::vector<Row> read_parquet_rows(const std::filesystem::path& path, const Columns&) {

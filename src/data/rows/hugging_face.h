@@ -35,6 +35,9 @@ std::shared_ptr<const PictureRows> open_hugging_face_pictures(const HuggingFaceO
 std::vector<Row> read_hugging_face_rows(const HuggingFaceOptions& options,
                                         const Columns& columns = {});
 
+// The text of a .gz or .zst file.
+std::string read_compressed(const std::filesystem::path& path);
+
 // The rows of one Parquet file.
 bool parquet_available();
 std::vector<Row> read_parquet_rows(const std::filesystem::path& path, const Columns& columns);

@@ -2,12 +2,16 @@
 // JSON object that it would be in a .jsonl file.
 // SPDX-License-Identifier: Apache-2.0
 
+#include <arrow/io/compressed.h>
+#include <arrow/io/file.h>
+#include <arrow/util/compression.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/bytes.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "data/pictures/picture_folder.h"
@@ -156,7 +160,15 @@ std::vector<Row> rows_of_table(const Table& table, const Columns& columns) {
   std::set<int> wanted;
   for (const std::string& name : row_columns(columns))
     if (const int field = schema.GetFieldIndex(name); field >= 0) wanted.insert(field);
-  if (wanted.empty())
+  const bool has_rows = !wanted.empty();
+  for (int i = 0; i < schema.num_fields(); ++i) {
+    const std::string& name = schema.field(i)->name();
+    if (is_foreign_column(name))
+      wanted.insert(i);
+    else if (columns.unread != nullptr && !wanted.contains(i))
+      columns.unread->insert(shortened(name, 60));
+  }
+  if (!has_rows)
     throw UserError(
         "{}: a row needs \"{}\" and \"{}\", \"messages\", \"question\" and \"answer\", \"prompt\" "
         "and "
@@ -193,6 +205,35 @@ std::vector<Row> read_hugging_face_rows(const HuggingFaceOptions& options, const
     for (std::string& picture : rows[i].pictures)
       picture = (table.path(static_cast<int64_t>(i)).parent_path() / picture).string();
   return rows;
+}
+
+std::string read_compressed(const fs::path& path) {
+  constexpr int64_t kPiece = int64_t{1} << 20, kLeastLimit = int64_t{1} << 30;
+  constexpr int64_t kMostRatio = 200;  // a few bytes may stand for any number of equal ones
+  const std::string name = path.string();
+  const bool is_gzip = path.extension() == ".gz";
+  const char* kind = is_gzip ? "gzip" : "zstd";
+  const auto file = value_or_throw(arrow::io::ReadableFile::Open(name), name, kind);
+  const int64_t limit = kLeastLimit + kMostRatio * value_or_throw(file->GetSize(), name, kind);
+  const auto codec = value_or_throw(
+      arrow::util::Codec::Create(is_gzip ? arrow::Compression::GZIP : arrow::Compression::ZSTD),
+      name, kind);
+  const auto stream =
+      value_or_throw(arrow::io::CompressedInputStream::Make(codec.get(), file), name, kind);
+  std::string text;
+  while (true) {
+    const size_t before = text.size();
+    text.resize(before + kPiece);
+    const int64_t read = value_or_throw(stream->Read(kPiece, text.data() + before), name, kind);
+    text.resize(before + static_cast<size_t>(read));
+    if (read == 0) return text;
+    if (std::ssize(text) > limit)
+      throw UserError(
+          "{}: decompressed it takes more than the {} that a file of this size may take; "
+          "decompress "
+          "it if it is not damaged",
+          name, format_bytes(limit));
+  }
 }
 
 bool parquet_available() { return true; }

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
 
 #include "base/error.h"
 #include "data/pictures/picture_text.h"
@@ -18,9 +20,13 @@ using json = nlohmann::ordered_json;
 
 constexpr const char* kSystemKeys[] = {"system", "system_prompt"};
 constexpr const char* kCallKeys[] = {"tool_calls", "function_call"};
-// What snug reads of a turn itself; a template gets all else.
-constexpr const char* kTurnKeys[] = {"role",  "content",  "from",   "value", "weight",
-                                     "train", "training", "images", "image"};
+constexpr const char* kThoughts[] = {"reasoning_content", "thinking", "reasoning"};
+// Whether an answer is learnt: OpenAI's and Mistral's "weight", axolotl's "train" and "training",
+// ms-swift's "loss" and others'.
+constexpr const char* kLossKeys[] = {"weight", "train",     "training", "loss",
+                                     "learn",  "loss_mask", "trainable"};
+// What snug reads of a turn itself, beside kLossKeys; a template gets all else.
+constexpr const char* kTurnKeys[] = {"role", "content", "from", "value", "images", "image"};
 constexpr const char* kChatKeys[] = {"messages", "conversations", "conversation"};
 
 // What there is, and which of it is null and so as good as missing.
@@ -33,13 +39,19 @@ std::string columns_of(const json& object) {
   return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
 }
 
-// ShareGPT's names for the parties of a chat.
+// ShareGPT's and ms-swift's names for the parties of a chat.
 std::string role_of(std::string name) {
   if (name == "human") return "user";
-  for (const char* assistant : {"gpt", "bot", "model", "function_call"})
+  for (const char* assistant : {"gpt", "bot", "chatbot", "model", "function_call", "tool_call"})
     if (name == assistant) return "assistant";
-  if (name == "observation") return "tool";
+  for (const char* tool : {"observation", "tool_response", "tool_responses", "function_response"})
+    if (name == tool) return "tool";
   return name;
+}
+
+// A turn of theirs whose text is a call, or a list of calls.
+bool is_call_role(const std::string& name) {
+  return name == "function_call" || name == "tool_call" || name == "tool_calls";
 }
 
 // Arrow gives each of a column's objects the keys of all, null where they are missing.
@@ -55,6 +67,11 @@ json without_nulls(const json& value) {
   return kept;
 }
 
+// [], {} or "".
+bool is_empty(const json& value) {
+  return value.empty() || (value.is_string() && value.get_ref<const std::string&>().empty());
+}
+
 std::string text_from(const json& value) {
   return value.dump(-1, ' ', false, json::error_handler_t::replace);
 }
@@ -62,6 +79,31 @@ std::string text_from(const json& value) {
 bool check_depth(int depth, json::parse_event_t, const json&) {
   if (depth > kMaxDepth) throw UserError("brackets nest deeper than {} levels", kMaxDepth);
   return true;
+}
+
+// A call as templates take it: {"type": "function", "function": {"name", "arguments"}}.
+std::optional<json> call_from(const json& given) {
+  if (!given.is_object()) return std::nullopt;
+  const json& function = given.contains("function") ? given["function"] : given;
+  if (!function.is_object() || !function.contains("name")) return std::nullopt;
+  json call = given.contains("function") ? given : json{{"function", function}};
+  if (!call.contains("type")) call["type"] = "function";
+  json& own = call["function"];
+  if (!own.contains("arguments") && own.contains("parameters"))
+    own["arguments"] = own["parameters"];
+  return call;
+}
+
+// The calls that a text is; none where it is no such text.
+json calls_in(const std::string& text) {
+  const json parsed = json::parse(text, check_depth, false);
+  json calls = json::array();
+  for (const json& given : parsed.is_array() ? parsed : json::array({parsed})) {
+    std::optional<json> call = call_from(given);
+    if (!call) return json::array();
+    calls.push_back(std::move(*call));
+  }
+  return calls;
 }
 
 // The tools that a row's model may call: a list, or its text, as tables hold it.
@@ -81,12 +123,17 @@ std::string tools_of(const json& object, const std::string& where) {
         "there "
         "are none",
         where);
-  return tools->empty() ? "" : text_from(without_nulls(*tools));
+  json list = without_nulls(*tools);
+  for (json& tool : list) {
+    if (!tool.is_string()) continue;
+    json described = json::parse(tool.get_ref<const std::string&>(), check_depth, false);
+    if (described.is_object()) tool = std::move(described);
+  }
+  return list.empty() ? "" : text_from(list);
 }
 
-// OpenAI's and Mistral's "weight", axolotl's "train" and "training".
 bool is_learnt(const json& turn, const std::string& place) {
-  for (const char* key : {"weight", "train", "training"}) {
+  for (const char* key : kLossKeys) {
     const json* mark = field(turn, key);
     if (mark == nullptr) continue;
     if (mark->is_boolean()) return mark->get<bool>();
@@ -119,14 +166,33 @@ bool add_pair(const json& turn, Row& row, const std::string& place) {
   return true;
 }
 
-// The keys that only a template reads, without those that are null, which tables give every row.
-std::string more_of(const json& turn, bool without_content) {
+bool is_call_key(const std::string& key) {
+  return std::ranges::find(kCallKeys, key) != std::end(kCallKeys);
+}
+
+// The keys that only a template reads, without those that are null, which tables give every row,
+// and without calls that are none.
+json more_of(const json& turn) {
   json more = json::object();
-  for (const auto& item : turn.items())
-    if (!item.value().is_null() && std::ranges::find(kTurnKeys, item.key()) == std::end(kTurnKeys))
-      more[item.key()] = without_nulls(item.value());
-  if (without_content) more["content"] = nullptr;
-  return more.empty() ? "" : text_from(more);
+  for (const auto& item : turn.items()) {
+    const bool is_own = std::ranges::find(kTurnKeys, item.key()) != std::end(kTurnKeys) ||
+                        std::ranges::find(kLossKeys, item.key()) != std::end(kLossKeys);
+    const bool is_nothing =
+        item.value().is_null() || (is_call_key(item.key()) && is_empty(item.value()));
+    if (!is_own && !is_nothing) more[item.key()] = without_nulls(item.value());
+  }
+  return more;
+}
+
+// ms-swift writes each call of one answer as a turn of its own.
+bool extends_calls(Row& row, const json& calls, bool is_swift, const std::string& text) {
+  if (!is_swift || row.messages.empty() || !row.messages.back().calls_are_content) return false;
+  Message& last = row.messages.back();
+  json more = json::parse(last.more);
+  for (const json& call : calls) more["tool_calls"].push_back(call);
+  last.more = text_from(more);
+  last.content += "\n" + text;
+  return true;
 }
 
 void add_turn(const json& turn, size_t number, Row& row, const Columns& columns,
@@ -146,13 +212,26 @@ void add_turn(const json& turn, size_t number, Row& row, const Columns& columns,
   }
   const bool calls = turn.is_object() && std::ranges::any_of(kCallKeys, [&](const char* key) {
                        const json* found = field(turn, key);
-                       return found != nullptr && !found->empty();
+                       return found != nullptr && !is_empty(*found);
                      });
   row.needs_template |= calls;
-  if (role != nullptr && (content != nullptr || calls)) {
-    turns.push_back({role_of(text_of(*role, "role", place)),
-                     content ? turn_text(turn, *content, row, columns, place) : "",
-                     is_learnt(turn, place), more_of(turn, content == nullptr)});
+  const bool thinks = turn.is_object() && std::ranges::any_of(kThoughts, [&](const char* key) {
+                        return field(turn, key) != nullptr;
+                      });
+  if (role != nullptr && (content != nullptr || calls || thinks)) {
+    const std::string name = text_of(*role, "role", place);
+    Message message{role_of(name), content ? turn_text(turn, *content, row, columns, place) : "",
+                    is_learnt(turn, place)};
+    json more = more_of(turn);
+    if (content == nullptr) more["content"] = nullptr;
+    if (is_call_role(name) && !more.contains("tool_calls")) {
+      json found = calls_in(message.content);
+      message.calls_are_content = !found.empty();
+      if (!found.empty() && extends_calls(row, found, name == "tool_call", message.content)) return;
+      if (!found.empty()) more["tool_calls"] = std::move(found);
+    }
+    if (!more.empty()) message.more = text_from(more);
+    turns.push_back(std::move(message));
     return;
   }
   if (add_pair(turn, row, place)) return;
@@ -279,9 +358,75 @@ Row pair_row(const json& object, const PairColumns& pair, const Columns& columns
   return with_what_comes_before(std::move(row), object, columns, where);
 }
 
+// Columns of rows that say which answer is better, how good one is, or what a text is.
+bool is_preference(const std::string& name) {
+  for (const std::string_view word : {"chosen", "rejected"})
+    if (name.starts_with(word) && (name.size() == word.size() || name[word.size()] == '_'))
+      return true;
+  return false;
+}
+
+[[noreturn]] void refuse_objective(const std::string& where, const std::string& column,
+                                   const char* objective, const char* remedy) {
+  throw UserError(
+      "{}: the column \"{}\" is made for {}, and snug learns answers: what such a row says would "
+      "be "
+      "learnt as if it were one; {}",
+      where, shortened(column, 60), objective, remedy);
+}
+
+// Rows made for another objective would teach the wrong thing without a word.
+void check_objective(const json& object, const std::string& where) {
+  for (const auto& item : object.items()) {
+    const json& value = item.value();
+    const bool says = value.is_string() || value.is_structured();
+    if (is_preference(item.key()) && says && !is_empty(value))
+      refuse_objective(where, item.key(), "preferences (DPO, ORPO, SimPO, reward models)",
+                       "to learn the better answers alone, keep them as \"output\" or as the last "
+                       "turn of \"messages\", and leave the others out");
+  }
+  const json* label = field(object, "label");
+  if (field(object, "kto_tag")) label = field(object, "kto_tag");
+  if (label == nullptr || label->is_structured()) return;
+  const std::string name = field(object, "kto_tag") ? "kto_tag" : "label";
+  const bool is_answered =
+      field(object, "completion") ||
+      (label->is_boolean() && std::ranges::any_of(kChatKeys, [&](const char* key) {
+         return field(object, key) != nullptr;
+       }));
+  if (is_answered || name == "kto_tag")
+    refuse_objective(where, name, "answers rated good or bad (KTO)",
+                     "to learn the good ones alone, keep those rows and leave the column out");
+  const json* text = field(object, "text");
+  const bool is_class = text != nullptr && !field(object, "output") && !field(object, "answer") &&
+                        !field(object, "response");
+  if (is_class)
+    refuse_objective(where, name, "classification",
+                     "to learn to answer with the class, write it as \"output\" beside the text as "
+                     "\"instruction\"; to learn the texts, leave the column out");
+}
+
+void note_unread(const json& object, const Columns& columns) {
+  constexpr size_t kMost = 50;
+  if (columns.unread == nullptr) return;
+  const std::vector<std::string> read = row_columns(columns);
+  for (const auto& item : object.items())
+    if (columns.unread->size() < kMost && std::ranges::find(read, item.key()) == read.end())
+      columns.unread->insert(shortened(item.key(), 60));
+}
+
+// A chat as an array, or as the text of one, as tables hold it.
+std::optional<json> turns_in(const json& value) {
+  if (!value.is_string()) return std::nullopt;
+  json turns = json::parse(value.get_ref<const std::string&>(), check_depth, false);
+  return turns.is_array() ? std::optional(std::move(turns)) : std::nullopt;
+}
+
 }  // namespace
 
 Row row_from_json(const json& object, const Columns& columns, const std::string& where) {
+  check_objective(object, where);
+  note_unread(object, columns);
   const json* output = field(object, columns.output);
   const json* instruction = field(object, columns.instruction);
   if (output && instruction) {
@@ -294,8 +439,10 @@ Row row_from_json(const json& object, const Columns& columns, const std::string&
   }
   if (!output)
     for (const char* key : kChatKeys)
-      if (const json* turns = field(object, key))
-        return chat_row(object, *turns, key, columns, where);
+      if (const json* turns = field(object, key)) {
+        const std::optional<json> parsed = turns_in(*turns);
+        return chat_row(object, parsed ? *parsed : *turns, key, columns, where);
+      }
   for (const PairColumns& pair : kPairs)
     if (field(object, pair.question) && field(object, pair.answer))
       return pair_row(object, pair, columns, where);
@@ -319,7 +466,7 @@ Row row_from_json(const json& object, const Columns& columns, const std::string&
 
 std::vector<std::string> row_columns(const Columns& columns) {
   std::vector<std::string> all = {columns.instruction, columns.input, columns.output, "text",
-                                  "history",           "tools"};
+                                  "history",           "tools",       "label",        "kto_tag"};
   const auto add = [&](const auto& keys) {
     all.insert(all.end(), std::begin(keys), std::end(keys));
   };
@@ -330,6 +477,8 @@ std::vector<std::string> row_columns(const Columns& columns) {
   if (columns.pictures) add(picture_columns());
   return all;
 }
+
+bool is_foreign_column(const std::string& name) { return is_preference(name); }
 
 std::string shortened(std::string text, size_t max_bytes) {
   for (char& c : text)

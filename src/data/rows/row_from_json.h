@@ -21,6 +21,8 @@ Row row_from_json(const nlohmann::ordered_json& object, const Columns& columns,
 
 // The columns that it may look at.
 std::vector<std::string> row_columns(const Columns& columns);
+// Whether a row with this column was made for another objective; a UserError where it has a value.
+bool is_foreign_column(const std::string& name);
 
 // User data for a message: at most `max_bytes`, cut between characters, on one line.
 std::string shortened(std::string text, size_t max_bytes);

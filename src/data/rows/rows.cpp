@@ -24,7 +24,8 @@ using json = nlohmann::ordered_json;
 using Event = json::parse_event_t;
 
 // Watches the parser and takes each row as soon as it is whole. `row_depth` is the number of
-// brackets around a row: 0 for a line of JSONL, 1 in an array, 2 in {"data": […]}.
+// brackets around a row: 0 for a line of JSONL, 1 in an array, 2 in {"data": […]}. A row is an
+// object, or an array of turns.
 class RowCollector {
  public:
   RowCollector(const Columns& columns, std::string name, std::vector<Row>& rows)
@@ -46,16 +47,19 @@ class RowCollector {
     if (opens && depth >= kMaxDepth)
       throw UserError("{}: brackets nest deeper than {} levels", where(), kMaxDepth);
     if (event == Event::key) on_key(depth, value);
+    if (event == Event::object_start) forget_keys(depth + 1);
     if (!inside_rows_) {
-      if (depth == 1 && event == Event::array_start && top_key_ == "data") open_data();
+      if (depth == 1 && event == Event::array_start && !saw_container_ && is_rows_key(top_key_))
+        open_data();
       return opens || event == Event::key;
     }
     if (row_depth_ == 2 && depth == 1 && event == Event::array_end) inside_rows_ = false;
     if (depth != row_depth_ || event == Event::key) return true;
-    if (event == Event::object_start) row_keys_.clear();
+    if (event == Event::value) refuse_row(value);
     if (event == Event::object_end) rows_.push_back(row_from_json(value, columns_, where()));
-    if (event == Event::array_start || event == Event::value) refuse_row(event, value);
-    return event == Event::object_start;
+    if (event == Event::array_end)
+      rows_.push_back(row_from_json({{"messages", std::move(value)}}, columns_, where()));
+    return opens;
   }
 
  private:
@@ -68,17 +72,26 @@ class RowCollector {
 
   void on_key(int depth, const json& key) {
     const auto& text = key.get_ref<const std::string&>();
-    if (inside_rows_ && depth == row_depth_ + 1 && !row_keys_.insert(text).second)
+    if (inside_rows_ && !keys_[static_cast<size_t>(depth)].insert(text).second)
       throw UserError("{}: the key \"{}\" is given twice", where(), shortened(text, 60));
     if (inside_rows_ || depth != 1) return;
     top_key_ = text;
-    if (!top_keys_.insert(text).second && text == "data")
-      throw UserError("{}: the key \"data\" is given twice", name_);
+    if (!top_keys_.insert(text).second && is_rows_key(text))
+      throw UserError("{}: the key \"{}\" is given twice", name_, text);
   }
 
-  [[noreturn]] void refuse_row(Event event, const json& value) const {
-    throw UserError("{}: a row must be an object {{…}}, but this is {}", where(),
-                    event == Event::array_start ? "an array" : value.type_name());
+  static bool is_rows_key(std::string_view key) { return key == "data" || key == "train"; }
+
+  void forget_keys(int depth) {
+    const auto own = static_cast<size_t>(depth);
+    if (keys_.size() <= own) keys_.resize(own + 1);
+    keys_[own].clear();
+  }
+
+  [[noreturn]] void refuse_row(const json& value) const {
+    throw UserError(
+        "{}: a row must be an object {{…}}, or an array of the turns of a chat, but this is {}",
+        where(), value.type_name());
   }
 
   const Columns& columns_;
@@ -88,7 +101,8 @@ class RowCollector {
   int row_depth_ = 0;
   bool inside_rows_ = false, saw_container_ = false;
   std::string top_key_;
-  std::set<std::string> row_keys_, top_keys_;
+  std::set<std::string> top_keys_;
+  std::vector<std::set<std::string>> keys_;  // of the objects that are open, by their depth
 };
 
 // The library's sentence without its own prefix and place, short and on one line.
@@ -142,7 +156,9 @@ std::vector<Row> rows_from_json(std::string_view text, const Columns& columns,
   }
   if (!collector.saw_rows())
     throw UserError(
-        "{}: must be an array of rows, or an object with such an array as \"data\"; found {}", name,
+        "{}: must be an array of rows, or an object with such an array as \"data\" or \"train\"; "
+        "found {}",
+        name,
         collector.top_keys().empty()
             ? "none"
             : fmt::format(
@@ -192,18 +208,31 @@ void check_text(std::string_view text, const std::string& name) {
                   static_cast<unsigned char>(text[bad]));
 }
 
-std::vector<Row> read_text_rows(const std::filesystem::path& path, const Columns& columns) {
-  const std::string name = path.string();
-  const MappedFile file(path);
-  const std::string_view whole(reinterpret_cast<const char*>(file.bytes().data()),
-                               file.bytes().size());
+bool is_compressed(const std::filesystem::path& path) {
+  return path.extension() == ".gz" || path.extension() == ".zst";
+}
+
+// Of rows.jsonl.gz: .jsonl
+std::string ending_of(const std::filesystem::path& path) {
+  return (is_compressed(path) ? path.stem() : path).extension().string();
+}
+
+std::vector<Row> rows_from_text(std::string_view whole, const std::string& ending,
+                                const Columns& columns, const std::string& name) {
   check_text(without_byte_order_mark(whole), name);
   const std::string_view text = without_byte_order_mark(whole);
-  const std::string ending = path.extension().string();
   if (ending == ".csv") return rows_from_csv(text, separator_of(text), columns, name);
   if (ending == ".tsv") return rows_from_csv(text, '\t', columns, name);
   return ending == ".json" ? rows_from_json(text, columns, name)
                            : rows_from_jsonl(text, columns, name);
+}
+
+std::vector<Row> read_text_rows(const std::filesystem::path& path, const Columns& columns) {
+  if (is_compressed(path))
+    return rows_from_text(read_compressed(path), ending_of(path), columns, path.string());
+  const MappedFile file(path);
+  return rows_from_text({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()},
+                        ending_of(path), columns, path.string());
 }
 
 }  // namespace
@@ -212,15 +241,17 @@ std::vector<Row> read_rows(const std::filesystem::path& path, const Columns& col
   if (std::error_code ignored; std::filesystem::is_directory(path, ignored))
     throw UserError("{} is a folder; name a .json, .jsonl, .csv, .tsv or .parquet file in it",
                     path.string());
-  const std::string ending = path.extension().string();
+  const std::string ending = ending_of(path);
   std::vector<Row> rows;
   if (ending == ".json" || ending == ".jsonl" || ending == ".csv" || ending == ".tsv")
     rows = read_text_rows(path, columns);
-  else if (ending == ".parquet")
+  else if (ending == ".parquet" && !is_compressed(path))
     rows = read_parquet_rows(path, columns);
   else
     throw UserError(
-        "{}: the name must end in .json, .jsonl, .csv, .tsv or .parquet{}", path.string(),
+        "{}: the name must end in .json, .jsonl, .csv or .tsv, all of them also with .gz or .zst "
+        "behind it, or in .parquet{}",
+        path.string(),
         ending == ".txt"
             ? R"(; of a plain text make lines of {"text": "a document"} in a .jsonl file)"
             : "");
@@ -257,6 +288,33 @@ std::vector<Row> split_conversations(const std::vector<Row>& rows) {
     }
   }
   return pairs;
+}
+
+std::vector<Row> split_turns(const std::vector<Row>& rows) {
+  const auto is_learnt = [](const Message& turn) {
+    return turn.role == "assistant" && turn.learnt && !turn.in_prompt;
+  };
+  std::vector<Row> all;
+  for (const Row& row : rows) {
+    if (std::ranges::count_if(row.messages, is_learnt) < 2) {
+      all.push_back(row);
+      continue;
+    }
+    for (size_t i = 0; i < row.messages.size(); ++i) {
+      if (!is_learnt(row.messages[i])) continue;
+      Row own = row;
+      own.messages.resize(i + 1);
+      int64_t shown = 0;
+      for (Message& turn : own.messages) {
+        turn.in_prompt = true;
+        shown += row.pictures.empty() ? 0 : count_marks(turn.content);
+      }
+      own.messages.back().in_prompt = false;
+      own.pictures.resize(static_cast<size_t>(shown));
+      all.push_back(std::move(own));
+    }
+  }
+  return all;
 }
 
 }  // namespace snug::data

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -44,14 +45,22 @@ struct Columns {
   std::string input = "input";
   std::string output = "output";
   bool pictures = false;  // the model looks at pictures: those beside a question are its own
+  // Where given, gets the names of columns that nothing reads.
+  std::set<std::string>* unread = nullptr;
 };
 
-// All rows of one file, by its ending: .json (an array, or an object whose "data" is one), .jsonl,
-// .csv and .tsv (with a line of column names), .parquet. Extra columns are ignored. Names of
+// All rows of one file, by its ending: .json (an array, or an object whose "data" or "train" is
+// one), .jsonl, .csv and .tsv (with a line of column names), .parquet; all but the last also as .gz
+// or .zst. A row that is an array is a chat. Rows made for another objective than to learn answers
+// (preferences, ratings, classes) are a UserError; other columns are not read. Names of
 // pictures are relative to the file's folder. Throws UserError, also when there is no row.
 std::vector<Row> read_rows(const std::filesystem::path& path, const Columns& columns = {});
 
 // Makes each question with its answer a separate row, without the earlier turns.
 std::vector<Row> split_conversations(const std::vector<Row>& rows);
+
+// Makes each answer of a chat a separate row, behind all turns before it, which are its prompt:
+// what the model sees when it has to give that answer. Answers without loss get none.
+std::vector<Row> split_turns(const std::vector<Row>& rows);
 
 }  // namespace snug::data

@@ -104,7 +104,8 @@ std::vector<Row> model_rows(Recipe& r) {
       {.theme = kModelTheme,
        .key = "seed",
        .slot = &r.seed,
-       .help = "seed for random weights, dropout and the order of samples",
+       .help = "seed for all that is random: weights, dropout, and the split and order of samples "
+               "unless data.seed is given",
        .min = 0,
        .max = kMostSeed},
       {.theme = kModelTheme,
@@ -219,7 +220,7 @@ std::vector<Row> train_rows(TrainOptions& t) {
       {.theme = kTraining,
        .key = "train.max_norm",
        .slot = &t.max_norm,
-       .help = "clip gradients to this global norm; none: do not clip",
+       .help = "clip gradients to this global norm; none or 0: do not clip",
        .min = 0,
        .max = 1e9},
       {.theme = kTraining,

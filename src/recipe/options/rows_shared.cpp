@@ -119,9 +119,21 @@ std::vector<Row> data_rows(DataOptions& d) {
        .slot = &d.include_multiturn_conversations,
        .help = "make a sample of each question in a conversation (LIMA, Deita)"},
       {.theme = kData,
+       .key = "data.split_turns",
+       .slot = &d.split_turns,
+       .help =
+           "make a sample of each answer of a chat, behind all turns before it as the model sees "
+           "them then; so thoughts of every answer are learnt where the chat template drops "
+           "those of earlier ones"},
+      {.theme = kData,
+       .key = "data.keep_empty_answers",
+       .slot = &d.keep_empty_answers,
+       .help = "learn to say nothing where an answer of a chat is empty, and does not think or "
+               "call tools"},
+      {.theme = kData,
        .key = "data.seed",
        .slot = &d.seed,
-       .help = "seed for the split and for shuffling",
+       .help = "seed for the split and order of samples, where it is another than seed",
        .min = 0,
        .max = kMostSeed},
       {.theme = kData,
@@ -151,7 +163,9 @@ std::vector<Row> machine_rows(std::string& accelerator, std::string& memory_budg
        .key = "memory_budget",
        .slot = &memory_budget,
        .help = "device memory to use, at most; a run that needs more is out of memory. On a GPU it "
-               "includes driver and libraries; with several processes it applies to each",
+               "includes driver and libraries; with several processes it applies to each. Units: "
+               "GiB or g "
+               "is 2^30 bytes, GB 10^9; MiB, MB, m and so on alike",
        .min = kLeastMemory,
        .max = kMostMemory,
        .kind = TextKind::Bytes,

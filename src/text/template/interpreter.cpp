@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "text/template/interpreter.h"
 
+#include <algorithm>
+
 namespace snug::tokenizer::jinja {
 namespace {
 
@@ -11,7 +13,8 @@ constexpr size_t kMaxOutputBytes = size_t{64} << 20;
 
 }  // namespace
 
-Interpreter::Interpreter(const std::string& where, const Dict& variables) : runtime_(where) {
+Interpreter::Interpreter(const std::string& where, const Dict& variables, Trace* trace)
+    : runtime_(where), trace_(trace) {
   auto& names = globals_->names;
   for (auto& [name, function] : global_functions()) names[name] = std::move(function);
   names["namespace"] =
@@ -41,6 +44,26 @@ void Interpreter::print(std::string_view text) {
     runtime_.fail("the template prints more than {} MiB", kMaxOutputBytes >> 20);
   }
   output_ += text;
+  if (trace_ == nullptr || text.empty()) return;
+  const Trace::Piece piece{output_.size(), turn(), in_generation_};
+  if (!trace_->pieces.empty() && trace_->pieces.back().is_like(piece))
+    trace_->pieces.back() = piece;
+  else
+    trace_->pieces.push_back(piece);
+}
+
+// A loop's own name comes first, then what is set in its body: templates loop over messages, or
+// over their numbers.
+void Interpreter::bind_turn(const Value& value) {
+  if (trace_ == nullptr || !scope_->is_loop || scope_->turn >= 0 || !value.is_dict()) return;
+  const auto found = std::ranges::find(trace_->turns, value.shared_dict().get());
+  if (found != trace_->turns.end()) scope_->turn = found - trace_->turns.begin();
+}
+
+int64_t Interpreter::turn() const {
+  for (const Scope* scope = scope_.get(); scope; scope = scope->parent.get())
+    if (scope->turn >= 0) return scope->turn;
+  return -1;
 }
 
 Flow Interpreter::execute(const Block& block) {
@@ -81,8 +104,12 @@ Flow Interpreter::execute(const Statement& statement) {
       return Flow::Break;
     case StatementKind::Continue:
       return Flow::Continue;
-    case StatementKind::Group:
-      return execute(statement.body);
+    case StatementKind::Group: {
+      const bool outer = std::exchange(in_generation_, true);
+      const Flow flow = execute(statement.body);
+      in_generation_ = outer;
+      return flow;
+    }
   }
   return Flow::Normal;
 }
@@ -113,6 +140,7 @@ Flow Interpreter::execute_for(const Statement& statement) {
   const auto enter = [&](const Value& item) {
     scope_ = std::make_shared<Scope>();
     scope_->parent = outer;
+    scope_->is_loop = true;
     assign_all(statement, item);
   };
   List items = iterate(runtime_, evaluate(*statement.value));
@@ -136,6 +164,7 @@ Flow Interpreter::execute_for(const Statement& statement) {
 void Interpreter::assign(const std::string& target, Value value) {
   const size_t dot = target.find('.');
   if (dot == std::string::npos) {
+    bind_turn(value);
     scope_->names[target] = std::move(value);
     return;
   }
@@ -159,11 +188,13 @@ void Interpreter::assign_all(const Statement& statement, const Value& value) {
 // What `body` prints, apart from the output so far and in a scope of its own.
 std::string Interpreter::capture(const Block& body) {
   std::string outer_output = std::exchange(output_, "");
+  Trace* const outer_trace = std::exchange(trace_, nullptr);
   const auto outer = scope_;
   scope_ = std::make_shared<Scope>();
   scope_->parent = outer;
   execute(body);
   scope_ = outer;
+  trace_ = outer_trace;
   return std::exchange(output_, std::move(outer_output));
 }
 
@@ -217,8 +248,8 @@ Value Interpreter::call_macro(const Statement& statement, const std::shared_ptr<
 Template::Template(std::string_view source, std::string where)
     : where_(std::move(where)), block_(parse(source, where_)) {}
 
-std::string Template::render(const Dict& variables) const {
-  return Interpreter(where_, variables).run(block_);
+std::string Template::render(const Dict& variables, Trace* trace) const {
+  return Interpreter(where_, variables, trace).run(block_);
 }
 
 }  // namespace snug::tokenizer::jinja

@@ -22,13 +22,31 @@ std::vector<std::pair<std::string, Function>> global_functions();
 struct Scope {
   std::shared_ptr<Scope> parent;
   std::unordered_map<std::string, Value> names;
+  bool is_loop = false;
+  int64_t turn = -1;  // of Trace::turns, to which a name of this loop is bound; -1: none
+};
+
+// Which turn of a conversation each stretch of the text was printed for, and what stands inside
+// {% generation %}. Macros and captured blocks count where their text is printed.
+struct Trace {
+  struct Piece {
+    size_t end;    // in bytes; it begins where the one before ends
+    int64_t turn;  // -1: none
+    bool generated;
+    bool is_like(const Piece& other) const {
+      return turn == other.turn && generated == other.generated;
+    }
+  };
+  std::vector<const Dict*> turns;  // given: the messages
+  std::vector<Piece> pieces;       // found
 };
 
 enum class Flow { Normal, Break, Continue };
 
 class Interpreter {
  public:
-  Interpreter(const std::string& where, const Dict& variables);
+  // `trace`: filled where given.
+  Interpreter(const std::string& where, const Dict& variables, Trace* trace);
   ~Interpreter();
   std::string run(const Block& block) {
     execute(block);
@@ -47,6 +65,8 @@ class Interpreter {
   std::string capture(const Block& body);
   Value filter_captured(const Statement& statement);
   void print(std::string_view text);
+  void bind_turn(const Value& value);
+  int64_t turn() const;
 
   Value evaluate(const Expression& expression);
   Value evaluate_dict(const Expression& expression);
@@ -69,6 +89,8 @@ class Interpreter {
   std::shared_ptr<Scope> scope_ = globals_;
   std::string output_;
   int depth_ = 0;  // of macro calls
+  Trace* trace_;   // null inside what is captured
+  bool in_generation_ = false;
   // A namespace may contain itself; clearing all of them at the end frees such cycles.
   std::vector<std::shared_ptr<Dict>> namespaces_;
 };
@@ -80,7 +102,8 @@ class Template {
   // Throws UserError, beginning with `where`, if the source does not parse.
   Template(std::string_view source, std::string where);
   // Thread-safe. Throws UserError for errors in the template and for raise_exception.
-  std::string render(const Dict& variables) const;
+  std::string render(const Dict& variables, Trace* trace = nullptr) const;
+  const Block& block() const { return block_; }
 
  private:
   std::string where_;

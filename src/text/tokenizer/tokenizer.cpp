@@ -158,16 +158,53 @@ std::optional<int32_t> Tokenizer::token_to_id(std::string_view token) const {
 }
 
 std::string Tokenizer::id_to_token(int32_t id) const { return state_->engine->token(id); }
+
+bool Tokenizer::is_special(int32_t id) const {
+  return decode({&id, 1}).empty() && !decode({&id, 1}, false).empty();
+}
+
 bool Tokenizer::has_chat_template() const { return state_->chat_template != nullptr; }
+
+const ChatTemplate& Tokenizer::chat_template() const {
+  if (state_->chat_template) return *state_->chat_template;
+  throw UserError("{}: the tokenizer has no chat template; choose another prompt style",
+                  state_->source.empty() ? "GGUF" : state_->source.string());
+}
 
 std::string Tokenizer::apply_chat_template(std::span<const Message> messages,
                                            bool add_generation_prompt,
                                            std::string_view tools) const {
-  if (!state_->chat_template) {
-    throw UserError("{}: the tokenizer has no chat template; choose another prompt style",
-                    state_->source.empty() ? "GGUF" : state_->source.string());
+  return chat_template().apply(messages, add_generation_prompt, tools, state_->named_tokens);
+}
+
+RenderedChat Tokenizer::render_chat(std::span<const Message> messages,
+                                    std::string_view tools) const {
+  return chat_template().render_chat(messages, tools, state_->named_tokens);
+}
+
+std::vector<int32_t> Tokenizer::ends_of_answers() const {
+  if (!has_chat_template()) return {};
+  const Message question{"user", "q"}, answer{"assistant", "xq7"};  // no template has this word
+  std::vector<int32_t> ends;
+  for (const auto& turns : {std::vector{question, answer}, {question, answer, question}}) {
+    try {
+      const RenderedChat chat = render_chat(turns);
+      if (chat.answers.empty()) continue;
+      // Behind the word, in this turn or at the beginning of the next.
+      const size_t word = chat.text.find(answer.content, chat.answers.front().begin);
+      if (word == std::string::npos) continue;
+      const std::string_view behind =
+          std::string_view(chat.text).substr(word + answer.content.size());
+      for (const int32_t id : encode(behind, false)) {
+        if (!is_special(id)) continue;
+        ends.push_back(id);
+        break;
+      }
+    } catch (const UserError&) {
+      // Some refuse this conversation.
+    }
   }
-  return state_->chat_template->apply(messages, add_generation_prompt, tools, state_->named_tokens);
+  return ends;
 }
 
 void Tokenizer::write_directory(const fs::path& directory) const {

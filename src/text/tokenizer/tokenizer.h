@@ -15,6 +15,8 @@
 
 namespace snug::tokenizer {
 
+class ChatTemplate;
+
 // Ids are -1 if the vocabulary has no such token. add_*: whether encode(…, true) adds the token.
 struct SpecialTokens {
   int32_t bos = -1, eos = -1, pad = -1, unk = -1;
@@ -24,10 +26,35 @@ struct SpecialTokens {
 struct Message {
   std::string role, content;
   bool learnt = true;  // of an answer in a training set; templates do not see it
-  // What else templates may read (tool_calls, reasoning_content, name, …), as a JSON object; it
-  // may give "content" another value too. Empty: nothing.
+  // What else templates may read (tool_calls, reasoning_content, name, …), as a JSON object; where
+  // it says that "content" is null, there is none. Empty: nothing.
   std::string more = {};
   bool in_prompt = false;  // an answer in a training set that counts as prompt
+  // `content` is the text of the calls in `more`: for templates that write no tool_calls.
+  bool calls_are_content = false;
+
+  // What an answer thinks, from a key of its own or from <think> in its content; or empty.
+  std::string thought() const;
+  bool calls_tools() const;
+};
+
+// A whole conversation as a template writes it.
+struct RenderedChat {
+  // Bytes of the text that are an assistant's own words: what it says and thinks, its calls, and
+  // the end of its turn, without what a prompt ends with. In order; a turn may have several.
+  struct Answer {
+    size_t begin, end;
+    size_t turn;
+  };
+  // What a turn has and the text has not: shown at this byte.
+  struct LeftOut {
+    size_t at;
+    std::string what;  // "thought", "call", "answer", "turn of role critic", "list of tools"
+    std::string words;
+  };
+  std::string text;
+  std::vector<Answer> answers;
+  std::vector<LeftOut> left_out;
 };
 
 // The keys tokenizer.ggml.* of a GGUF file, unchanged.
@@ -62,6 +89,7 @@ class Tokenizer {
   const SpecialTokens& special() const;
   std::optional<int32_t> token_to_id(std::string_view token) const;
   std::string id_to_token(int32_t id) const;  // "" for an id without a token
+  bool is_special(int32_t id) const;          // decode() skips it
 
   bool has_chat_template() const;
   // The conversation as the model saw it in training. `tools`: those that the model may call, a
@@ -69,6 +97,11 @@ class Tokenizer {
   // message's calls.
   std::string apply_chat_template(std::span<const Message> messages, bool add_generation_prompt,
                                   std::string_view tools = {}) const;
+  // The same without the beginning of an answer, and whose words are where.
+  RenderedChat render_chat(std::span<const Message> messages, std::string_view tools = {}) const;
+  // The marks with which a model that learnt this template ends its answers, the last one of a
+  // conversation and others. Empty where it writes none.
+  std::vector<int32_t> ends_of_answers() const;
 
   // A directory that transformers' AutoTokenizer loads and that encodes identically.
   void write_directory(const std::filesystem::path& directory) const;
@@ -81,6 +114,7 @@ class Tokenizer {
  private:
   struct State;
   explicit Tokenizer(std::unique_ptr<State> state);
+  const ChatTemplate& chat_template() const;
   std::unique_ptr<State> state_;
 };
 

@@ -164,8 +164,9 @@ void chat(const recipe::GenerateOptions& options) {
     throw UserError("chat takes one adapter, and {} are given; snug generate takes several",
                     lm.adapters.size());
   const engine::LoadedAdapter* adapter = lm.adapters.empty() ? nullptr : &lm.adapters.front();
-  const data::TextEncoder encoder = data::make_encoder(*lm.tokenizer);
-  const data::PromptStyle style = style_of_prompts(options.prompt_style, lm, adapter, encoder);
+  const data::TextEncoder any = data::make_encoder(*lm.tokenizer);
+  const data::PromptStyle style = style_of_prompts(options.prompt_style, lm, adapter, any);
+  const data::TextEncoder encoder = style.encoder_of_prompts(any);
   TextGenerator generator(*lm.executor, *lm.model, *lm.tokenizer, lm.precision.compute);
   Entries entries;
   const bool is_interactive = entries.is_interactive();

@@ -101,7 +101,8 @@ void generate(const recipe::GenerateOptions& given) {
   const auto prompt = [&](const engine::LoadedAdapter* adapter) {
     const auto style_of = pictures.empty() ? style_of_prompts : style_of_questions;
     const data::PromptStyle style = style_of(options.prompt_style, lm, adapter, encoder);
-    return prompt_with_pictures(*lm.model, encoder, prompt_text(options, asked, style), pictures);
+    return prompt_with_pictures(*lm.model, style.encoder_of_prompts(encoder),
+                                prompt_text(options, asked, style), pictures);
   };
   TextGenerator generator(*lm.executor, *lm.model, *lm.tokenizer, lm.precision.compute);
   if (lm.adapters.empty()) return answer_all(generator, prompt(nullptr), options, "");

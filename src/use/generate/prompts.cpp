@@ -46,12 +46,16 @@ Prompt picture_prompt(const models::Model& model, const data::TextEncoder& encod
                       const data::PromptStyle& style, const std::string& text,
                       data::PreparedPicture picture) {
   const data::Reading reading = model.reads();
+  if (!reading.pictures_anywhere)
+    return sample_prompt(unanswered(model, encoder, text, reading), std::move(picture.pixels));
+  std::string asked = data::with_marks(text, 1);
+  if (style.is_chat()) {
+    const data::Message question{"user", std::move(asked)};
+    asked = style.render({&question, 1}, /*add_generation_prompt=*/true);
+  }
   data::Sample sample =
-      reading.pictures_anywhere
-          ? data::make_picture_sample(
-                text, "", picture.grid, style, encoder,
-                {.max_seq_length = model.dimensions().max_positions, .reading = reading})
-          : unanswered(model, encoder, text, reading);
+      data::make_question(std::move(asked), {&picture.grid, 1}, style.encoder_of_prompts(encoder),
+                          {.reading = reading});
   return sample_prompt(std::move(sample), std::move(picture.pixels));
 }
 

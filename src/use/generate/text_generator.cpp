@@ -64,6 +64,8 @@ TextGenerator::TextGenerator(exec::Executor& executor, const models::Model& mode
                              const tokenizer::Tokenizer& tokenizer, at::ScalarType compute)
     : model_(executor, model, compute), tokenizer_(tokenizer) {
   if (tokenizer.special().eos >= 0) end_ids_.push_back(tokenizer.special().eos);
+  const std::vector<int32_t> ends = tokenizer.ends_of_answers();
+  end_ids_.insert(end_ids_.end(), ends.begin(), ends.end());
   // A chat model's config names the token that ends a turn beside eos; a picture model's
   // text_config names the token that ends a caption.
   const nlohmann::json config = model.hugging_face_config();

@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <string>
 
 #include "base/error.h"
@@ -13,6 +14,7 @@
 #include "data/prompts.h"
 #include "data/rows/rows.h"
 #include "support/temp_folder.h"
+#include "text/template/chat_template.h"
 
 namespace snug::data {
 
@@ -31,17 +33,24 @@ inline TextEncoder byte_encoder(bool add_bos) {
   return encoder;
 }
 
-// <role>content/role> for each turn: a template whose turns can be told apart by eye.
-inline TextEncoder chat_encoder() {
-  TextEncoder encoder = byte_encoder(false);
-  encoder.chat = [](std::span<const Message> turns, bool open, std::string_view) {
-    std::string text;
-    for (const Message& turn : turns)
-      text += "<" + turn.role + ">" + turn.content + "/" + turn.role + ">";
-    return open ? text + "<assistant>" : text;
+// With a chat template.
+inline TextEncoder chat_encoder(const std::string& source) {
+  TextEncoder encoder = byte_encoder(true);
+  const auto chat = std::make_shared<const tokenizer::ChatTemplate>(source, "test");
+  encoder.chat = [chat](std::span<const Message> turns, bool open, std::string_view tools) {
+    return chat->apply(turns, open, tools, {});
+  };
+  encoder.whole_chat = [chat](std::span<const Message> turns, std::string_view tools) {
+    return chat->render_chat(turns, tools, {});
   };
   return encoder;
 }
+
+// <role>content/role> for each turn: a template whose turns can be told apart by eye.
+inline constexpr const char* kTurns =
+    "{% for m in messages %}<{{ m.role }}>{{ m.content }}/{{ m.role }}>{% endfor %}"
+    "{% if add_generation_prompt %}<assistant>{% endif %}";
+inline TextEncoder chat_encoder() { return chat_encoder(kTurns); }
 
 class Folder : public test::TempFolder {
  public:

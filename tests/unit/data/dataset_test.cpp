@@ -183,15 +183,15 @@ TEST(Dataset, TurnsGoByTheModelsOwnTemplate) {
   testing::internal::CaptureStderr();
   const Dataset chat = load_dataset(options, chat_encoder(), nullptr);
   EXPECT_EQ(chat.prompt_style, "chat");
-  EXPECT_EQ(chat.train.left_out_answers(), 0);
+  EXPECT_EQ(chat.train.left_out("answer"), 0);
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
 
   testing::internal::CaptureStderr();
   const Dataset without = load_dataset(options, byte_encoder(true), nullptr);
   EXPECT_EQ(without.prompt_style, "alpaca") << "a model without a template";
-  EXPECT_EQ(without.train.left_out_answers(), 4);
+  EXPECT_EQ(without.train.left_out("answer"), 4);
   EXPECT_CONTAINS(testing::internal::GetCapturedStderr(),
-                  "4 answers of conversations are left out: prompt style alpaca takes the first");
+                  "4 answers are left out: prompt style alpaca takes the first");
   options.include_multiturn_conversations = true;
   EXPECT_EQ(load_dataset(options, byte_encoder(true), nullptr).train.count(), 8);
 }
@@ -202,7 +202,7 @@ TEST(Dataset, ReadyPromptsStayAsTheyAre) {
       .json_path = folder.write("a.jsonl", lines(2, R"({"prompt":"1+1=","completion":"2"})"))};
   const Dataset dataset = load_dataset(options, chat_encoder(), nullptr);
   EXPECT_EQ(dataset.prompt_style, "plain");
-  EXPECT_EQ(dataset.train.length(0), 6);
+  EXPECT_EQ(dataset.train.length(0), 7);  // with a beginning and an end
 }
 
 TEST(PromptRecord, IsReadAsItWasWritten) {

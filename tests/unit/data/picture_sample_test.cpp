@@ -76,28 +76,22 @@ TEST(PictureSample, PictureStandsWhereThePromptSaysOrBeforeIt) {
                   "2 times for 1 picture");
 }
 
-// The template writes a space before the answer and a token behind it, which are learned; the line
-// break is not.
+// What the template writes behind the beginning of an answer is learned.
 TEST(PictureSample, TurnsAreThoseOfTheTemplate) {
-  const tokenizer::ChatTemplate chat(
+  TextEncoder encoder = chat_encoder(
       "{% for m in messages %}{{ m['role'] | capitalize }}:"
       "{% if m['content'][0]['type'] != 'image' %} {% endif %}"
       "{% for part in m['content'] %}{% if part['type'] == 'text' %}{{ part['text'] }}"
       "{% elif part['type'] == 'image' %}<image>{% endif %}{% endfor %}$\n{% endfor %}"
-      "{% if add_generation_prompt %}Assistant:{% endif %}",
-      "template");
-  TextEncoder encoder = marking_encoder();
-  encoder.add_bos = false;
-  encoder.chat = [&](std::span<const Message> turns, bool open, std::string_view) {
-    return chat.apply(turns, open, "", {});
-  };
+      "{% if add_generation_prompt %}Assistant:{% endif %}");
+  encoder.encode = marking_encoder().encode;
   const PromptStyle style = PromptStyle::make("chat", encoder);
   const Sample sample =
       make_picture_sample("what?", "a cat", {}, style, encoder, {.reading = kTiles});
   EXPECT_EQ(text_with_places(sample.ids),
             "User:<fake_token_around_image><global-img>***<fake_token_around_image>what?$\n"
-            "Assistant: a cat$");
-  EXPECT_EQ(learned(sample), " a cat$");
+            "Assistant: a cat$\n");
+  EXPECT_EQ(learned(sample), " a cat$\n");
   const Sample later =
       make_picture_sample("see <image>", "", {}, style, encoder, {.reading = kTiles});
   EXPECT_TRUE(text_with_places(later.ids).starts_with("User: see <fake_token"));
@@ -124,13 +118,10 @@ TEST(PictureSample, AnswersAreCutAndPicturesAreNot) {
 
 // Several pictures in several turns. Only answers have loss, as the template writes them.
 TEST(PictureSample, ChatsHavePicturesInTheirQuestions) {
-  TextEncoder encoder = marking_encoder();
-  encoder.add_bos = false;
-  encoder.chat = [](std::span<const Message> turns, bool open, std::string_view) {
-    std::string text;
-    for (const Message& turn : turns) text += turn.role + ": " + turn.content + "$\n";
-    return open ? text + "assistant:" : text;
-  };
+  TextEncoder encoder = chat_encoder(
+      "{% for m in messages %}{{ m.role ~ ': ' ~ m.content ~ '$\n' }}{% endfor %}"
+      "{% if add_generation_prompt %}assistant:{% endif %}");
+  encoder.encode = marking_encoder().encode;
   const PromptStyle style = PromptStyle::make("chat", encoder);
   const std::vector<Grid> grids = {{}, {.rows = 1, .columns = 2}};
   const Row row{.messages = {{"user", "<image>a"},
@@ -145,16 +136,17 @@ TEST(PictureSample, ChatsHavePicturesInTheirQuestions) {
   for (std::string* text : {&first, &second})
     for (size_t at; (at = text->find(kPictureMark)) != text->npos;)
       text->replace(at, kPictureMark.size(), "*");
-  EXPECT_EQ(text_with_places(sample.ids),
-            "user: " + first + "a$\nassistant: one$\nuser: and " + second + "?$\nassistant: two$");
-  EXPECT_EQ(learned(sample), " one$ two$");
+  EXPECT_EQ(text_with_places(sample.ids), "user: " + first + "a$\nassistant: one$\nuser: and " +
+                                              second + "?$\nassistant: two$\n");
+  EXPECT_EQ(learned(sample), " one$\n two$\n");
   EXPECT_EQ(sample.num_pictures, 1 + 3);
   // One that the assistant opens.
   const Row opened{
       .messages = {{"assistant", "hello"}, {"user", "<image>a"}, {"assistant", "one"}}};
   const Sample answered = make(opened, std::span(grids).first(1));
   EXPECT_EQ(text_with_places(answered.ids),
-            "assistant: hello$\nuser: " + first + "a$\nassistant: one$");
+            "assistant: hello$\nuser: " + first + "a$\nassistant: one$\n");
+  EXPECT_EQ(learned(answered), " hello$\n one$\n");
   EXPECT_CONTAINS(message_of([&] { make(row, {}); }),
                   "has 0 pictures, and its text as prompt style chat writes it has <image> 2");
   EXPECT_CONTAINS(message_of([&] { make(row, grids, 90); }), "take more than the 90 tokens");

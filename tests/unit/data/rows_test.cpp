@@ -2,6 +2,7 @@
 #include "data/rows/rows.h"
 
 #include "base/text.h"
+#include "data/rows/hugging_face.h"
 #include "data_fixtures.h"
 
 namespace snug::data {
@@ -333,6 +334,111 @@ TEST(Rows, KeepsWhatOnlyTemplatesRead) {
   EXPECT_CONTAINS(refusal("a.txt", "some text"), R"({"text": "a document"})");
 }
 
+TEST(Rows, ReadsWhichTurnsOthersLeaveOutOfTheLoss) {
+  for (const char* flag : {"\"loss\":false", "\"loss_mask\":0", "\"trainable\":false",
+                           "\"learn\":false", "\"weight\":0.0", "\"train\":false"}) {
+    const std::vector<Row> rows =
+        rows_of("a.jsonl",
+                R"({"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"a",)" +
+                    std::string(flag) + "}]}");
+    EXPECT_FALSE(rows[0].messages[1].learnt) << flag;
+    EXPECT_EQ(rows[0].messages[1].more, "") << flag;
+  }
+}
+
+// ShareGPT's and ms-swift's calls are texts of turns with roles of their own.
+TEST(Rows, ReadsCallsThatAreTexts) {
+  const std::vector<Row> rows = rows_of(
+      "a.jsonl",
+      R"({"messages":[{"role":"user","content":"q"},)"
+      R"({"role":"tool_call","content":"{\"name\":\"f\",\"arguments\":{\"a\":1}}"},)"
+      R"({"role":"tool_call","content":"{\"name\":\"g\",\"arguments\":{}}"},)"
+      R"({"role":"tool_response","content":"r"},{"role":"assistant","content":"a"}]})"
+      "\n"
+      R"j({"conversations":[{"from":"human","value":"q"},{"from":"function_call","value":"f(1)"},)j"
+      R"({"from":"observation","value":"r"},{"from":"gpt","value":"a"}]})");
+  const std::vector<Message>& swift = rows[0].messages;
+  ASSERT_EQ(swift.size(), 4U);
+  EXPECT_EQ(swift[1].role, "assistant");
+  EXPECT_TRUE(swift[1].calls_are_content);
+  EXPECT_EQ(swift[1].more,
+            R"({"tool_calls":[{"function":{"name":"f","arguments":{"a":1}},"type":"function"},)"
+            R"({"function":{"name":"g","arguments":{}},"type":"function"}]})");
+  EXPECT_EQ(swift[2].role, "tool");
+  const std::vector<Message>& text = rows[1].messages;
+  EXPECT_EQ(text[1].content, "f(1)") << "a call that is no JSON stays as it is";
+  EXPECT_EQ(text[1].more, "");
+  EXPECT_EQ(text[2].role, "tool");
+}
+
+TEST(Rows, CallsThatAreNoneAndToolsThatAreTextsAreAsWithoutAndAsObjects) {
+  for (const char* none : {R"("tool_calls":[],)", R"("tool_calls":null,)", ""}) {
+    const std::vector<Row> rows =
+        rows_of("a.jsonl", R"({"messages":[{"role":"user","content":"q"},{"role":"assistant",)" +
+                               std::string(none) + R"("content":"a"}]})");
+    EXPECT_EQ(rows[0].messages[1].more, "") << none;
+    EXPECT_FALSE(rows[0].needs_template) << none;
+  }
+  const std::string chat = R"("messages":[["q","a"]]})";
+  const std::string tools = R"([{"name":"f"}])";
+  EXPECT_EQ(rows_of("a.jsonl", R"({"tools":[{"name":"f"}],)" + chat)[0].tools, tools);
+  EXPECT_EQ(rows_of("a.jsonl", R"({"tools":["{\"name\":\"f\"}"],)" + chat)[0].tools, tools);
+  EXPECT_EQ(rows_of("a.jsonl", R"({"tools":"[{\"name\":\"f\"}]",)" + chat)[0].tools, tools);
+}
+
+// What they say would be learnt as an answer.
+TEST(Rows, RefusesRowsMadeForAnotherObjective) {
+  for (const char* row : {R"({"prompt":"q","chosen":"a","rejected":"b"})",
+                          R"({"question":"q","answer":"a","rejected":"b"})",
+                          R"({"messages":[["q","a"]],"rejected_response":"b"})",
+                          R"({"conversations":[["q","a"]],"chosen":{"from":"gpt","value":"a"},)"
+                          R"("rejected":{"from":"gpt","value":"b"}})"})
+    EXPECT_CONTAINS(refusal("a.jsonl", row), "preferences");
+  for (const char* row :
+       {R"({"prompt":"q","completion":"a","label":true})",
+        R"({"messages":[["q","a"]],"label":false})", R"({"messages":[["q","a"]],"kto_tag":true})"})
+    EXPECT_CONTAINS(refusal("a.jsonl", row), "KTO");
+  for (const char* row : {R"({"text":"t","label":1})", R"({"text":"t","label":"good"})"})
+    EXPECT_CONTAINS(refusal("a.jsonl", row), "classification");
+  // Flags and scores beside answers are columns like others.
+  EXPECT_EQ(
+      rows_of("a.jsonl", R"({"question":"q","answer":"a","rejected":false,"label":3})").size(), 1U);
+}
+
+TEST(Rows, ReadsChatsAsArraysAndAsTexts) {
+  const std::string turns = R"([{"role":"user","content":"q"},{"role":"assistant","content":"a"}])";
+  const std::string quoted =
+      R"("[{\"role\":\"user\",\"content\":\"q\"},{\"role\":\"assistant\",\"content\":\"a\"}]")";
+  for (const auto& [name, content] :
+       {std::pair{"a.json", "[" + turns + "]"}, std::pair{"a.jsonl", turns},
+        std::pair{"b.jsonl", "{\"messages\":" + quoted + "}"},
+        std::pair{"b.json", "{\"train\":[" + turns + "]}"}}) {
+    const std::vector<Row> rows = rows_of(name, content);
+    ASSERT_EQ(rows.size(), 1U) << name;
+    ASSERT_EQ(rows[0].messages.size(), 2U) << name;
+    EXPECT_EQ(rows[0].messages[1].content, "a") << name;
+  }
+}
+
+TEST(Rows, NamesTheColumnsThatNothingReads) {
+  const Folder folder;
+  std::set<std::string> unread;
+  read_rows(folder.write("a.jsonl", R"({"id":1,"question":"q","answer":"a","source":"x"})"),
+            {.unread = &unread});
+  EXPECT_EQ(unread, (std::set<std::string>{"id", "source"}));
+}
+
+TEST(Rows, ReadsCompressedFiles) {
+  if (!parquet_available()) GTEST_SKIP() << "needs Arrow";
+  for (const char* name : {"rows.jsonl.gz", "rows.csv.zst"}) {
+    const std::vector<Row> rows = read_rows(data_file(name));
+    ASSERT_EQ(rows.size(), 2U) << name;
+    EXPECT_EQ(rows[1].output, "zwölf") << name;
+  }
+  const Folder folder;
+  EXPECT_CONTAINS(message_of([&] { read_rows(folder.write("a.jsonl.gz", "no")); }), "gzip");
+}
+
 TEST(Rows, ReadsTablesWithQuotesAndLineBreaks) {
   const std::vector<Row> rows = rows_of("a.csv",
                                         "instruction,input,output\r\n"
@@ -388,16 +494,18 @@ TEST(Rows, RefusesWrongTypes) {
                   "row 1: \"instruction\" is a number");
   EXPECT_CONTAINS(refusal("a.json", R"([{"instruction":"q","output":["a"]}])"),
                   "\"output\" is an array");
-  EXPECT_CONTAINS(refusal("a.json", R"([{"instruction":"q","output":"a"},3])"),
-                  "row 2: a row must be an object {…}, but this is number");
-  EXPECT_CONTAINS(refusal("a.json", R"([[{"instruction":"q","output":"a"}]])"),
-                  "but this is an array");
+  EXPECT_CONTAINS(
+      refusal("a.json", R"([{"instruction":"q","output":"a"},3])"),
+      "row 2: a row must be an object {…}, or an array of the turns of a chat, but this "
+      "is number");
+  EXPECT_CONTAINS(refusal("a.json", R"([[{"role":"user"}]])"),
+                  "row 1, turn 1: a turn needs \"role\" and \"content\"");
   EXPECT_CONTAINS(refusal("a.json", R"({"rows":[],"meta":1})"),
                   "an object with the keys meta, rows");
   EXPECT_CONTAINS(refusal("a.json", R"({"data":{"a":[]}})"), "an object with the keys data");
   EXPECT_CONTAINS(refusal("a.json", "17"), "must be an array of rows");
   EXPECT_CONTAINS(refusal("a.jsonl", "17"), "a.jsonl:1: a row must be an object");
-  EXPECT_CONTAINS(refusal("a.jsonl", "[]"), "a.jsonl:1: a row must be an object");
+  EXPECT_CONTAINS(refusal("a.jsonl", "[]"), "a.jsonl:1: the chat has no");
   EXPECT_CONTAINS(refusal("a.jsonl", R"({"messages":"hi"})"), "must be an array of turns");
   EXPECT_CONTAINS(refusal("a.jsonl", R"({"messages":[{"role":"user"}]})"), "turn 1: a turn needs");
   EXPECT_CONTAINS(refusal("a.jsonl", R"({"messages":[{"role":"user","content":"q"}]})"),
@@ -423,6 +531,12 @@ TEST(Rows, EveryTruncationIsRefusedOrShorter) {
       R"([{"instruction":"q\u00e9","input":"é","output":"a","extra":[1.5e3,true,null]},{"instruction":"x","output":"y"}])";
   for (size_t length = 0; length < whole.size(); ++length)
     EXPECT_THROW(rows_of("a.json", whole.substr(0, length)), UserError) << length;
+}
+
+TEST(Rows, RefusesDuplicateKeysInATurn) {
+  EXPECT_CONTAINS(refusal("a.json", R"([{"messages":[{"role":"user","content":"q"},)"
+                                    R"({"role":"assistant","content":"a","content":"b"}]}])"),
+                  "row 1: the key \"content\" is given twice");
 }
 
 TEST(Rows, RefusesDuplicateKeysInARow) {

@@ -149,13 +149,13 @@ TEST(Sample, ChatLearnsEveryAnswerAndNothingElse) {
   const Sample sample = make_sample(conversation(), style, encoder, {.mask_prompt = true});
   EXPECT_EQ(text_of(sample.ids),
             "<system>s/system><user>q1/user><assistant>a1/assistant><user>q2/user><assistant>a2/"
-            "assistant>$");
-  EXPECT_EQ(labels_of(sample),
-            std::string(42, '.') + "a1/assistant>" + std::string(25, '.') + "a2/assistant>$");
+            "assistant><user>q3/user>");
+  EXPECT_EQ(labels_of(sample), std::string(42, '.') + "a1/assistant>" + std::string(25, '.') +
+                                   "a2/assistant>" + std::string(14, '.'));
   const Sample whole = make_sample(conversation(), style, encoder, {});
   EXPECT_EQ(whole.ids, whole.labels);
   EXPECT_EQ(whole.ids, sample.ids);
-  EXPECT_EQ(sample.left_out_answers, 0);
+  EXPECT_TRUE(sample.left_out.empty());
 }
 
 TEST(Sample, ChatLeavesMarkedAnswersOut) {
@@ -164,15 +164,15 @@ TEST(Sample, ChatLeavesMarkedAnswersOut) {
   Row row = conversation();
   row.messages[2].learnt = false;
   Sample sample = make_sample(row, style, encoder, {.mask_prompt = true});
-  EXPECT_EQ(labels_of(sample), std::string(80, '.') + "a2/assistant>$");
-  EXPECT_EQ(sample.left_out_answers, 0);
+  EXPECT_EQ(labels_of(sample), std::string(80, '.') + "a2/assistant>" + std::string(14, '.'));
+  EXPECT_TRUE(sample.left_out.empty());
   row.messages[2].learnt = true;
   row.messages[4].learnt = false;
   sample = make_sample(row, style, encoder, {.mask_prompt = true});
-  EXPECT_EQ(labels_of(sample), std::string(42, '.') + "a1/assistant>" + std::string(39, '.'));
-  EXPECT_EQ(sample.left_out_answers, 0);
+  EXPECT_EQ(labels_of(sample), std::string(42, '.') + "a1/assistant>" + std::string(52, '.'));
   sample = make_sample(row, style, encoder, {});
-  EXPECT_EQ(labels_of(sample), text_of(sample.ids).substr(0, 80) + std::string(14, '.'));
+  const std::string all = text_of(sample.ids);
+  EXPECT_EQ(labels_of(sample), all.substr(0, 80) + std::string(13, '.') + all.substr(93));
 }
 
 TEST(Sample, ChatLearnsNoAnswerOfAPromptUnlessPromptsAreLearnt) {
@@ -181,10 +181,26 @@ TEST(Sample, ChatLearnsNoAnswerOfAPromptUnlessPromptsAreLearnt) {
   Row row = conversation();
   row.messages[2].in_prompt = true;
   const Sample sample = make_sample(row, style, encoder, {.mask_prompt = true});
-  EXPECT_EQ(labels_of(sample), std::string(80, '.') + "a2/assistant>$");
-  EXPECT_EQ(sample.left_out_answers, 0);
+  EXPECT_EQ(labels_of(sample), std::string(80, '.') + "a2/assistant>" + std::string(14, '.'));
   const Sample whole = make_sample(row, style, encoder, {});
   EXPECT_EQ(whole.labels, whole.ids);
+}
+
+TEST(Sample, EmptyAnswersTeachNothingUnlessTheyAreAskedFor) {
+  const TextEncoder encoder = chat_encoder();
+  const PromptStyle style = PromptStyle::make("chat", encoder);
+  Row row = conversation();
+  row.messages[2].content = " ";
+  const Sample sample = make_sample(row, style, encoder, {.mask_prompt = true});
+  EXPECT_EQ(labels_of(sample), std::string(79, '.') + "a2/assistant>" + std::string(14, '.'));
+  ASSERT_EQ(sample.left_out.size(), 1);
+  EXPECT_EQ(sample.left_out[0].what, "answer without words");
+  EXPECT_EQ(sample.left_out[0].token, 42);
+  const Sample kept =
+      make_sample(row, style, encoder, {.mask_prompt = true, .keep_empty_answers = true});
+  EXPECT_EQ(labels_of(kept).substr(0, 54), std::string(42, '.') + " /assistant>");
+  row.messages[2].more = R"({"reasoning_content": "Say nothing."})";
+  EXPECT_EQ(labels_of(make_sample(row, style, encoder, {.mask_prompt = true})), labels_of(kept));
 }
 
 // As sentencepiece's vocabularies do, which put a space before a text.
@@ -197,9 +213,9 @@ TEST(Sample, ChatIsEncodedAsOneText) {
   const Sample sample = make_sample(conversation(), style, encoder, {.mask_prompt = true});
   EXPECT_EQ(text_of(sample.ids),
             "_<system>s/system><user>q1/user><assistant>a1/assistant><user>q2/user><assistant>a2/"
-            "assistant>$");
-  EXPECT_EQ(labels_of(sample),
-            std::string(43, '.') + "a1/assistant>" + std::string(25, '.') + "a2/assistant>$");
+            "assistant><user>q3/user>");
+  EXPECT_EQ(labels_of(sample), std::string(43, '.') + "a1/assistant>" + std::string(25, '.') +
+                                   "a2/assistant>" + std::string(14, '.'));
 }
 
 TEST(Sample, TokenOverTheBorderOfAnAnswerIsLearnt) {
@@ -227,7 +243,7 @@ TEST(Sample, TokenOverTheBorderOfAnAnswerIsLearnt) {
   EXPECT_EQ(pairs, 2);
   const std::string answer = "1/assistant>";
   EXPECT_EQ(std::ranges::count_if(sample.labels, [](int32_t label) { return label >= 0; }),
-            2 * (1 + std::ssize(answer)) + 1);
+            2 * (1 + std::ssize(answer)));
 }
 
 // A row of question and answer is a chat of two turns.
@@ -235,21 +251,38 @@ TEST(Sample, ChatEndsTheAnswerOfARowAsTheTemplateDoes) {
   const TextEncoder encoder = chat_encoder();
   const PromptStyle style = PromptStyle::make("chat", encoder);
   const Sample sample = make_sample({"q", "i", "a", {}}, style, encoder, {.mask_prompt = true});
-  EXPECT_EQ(text_of(sample.ids), "<user>q\n\ni/user><assistant>a/assistant>$");
-  EXPECT_EQ(labels_of(sample), std::string(27, '.') + "a/assistant>$");
+  EXPECT_EQ(text_of(sample.ids), "<user>q\n\ni/user><assistant>a/assistant>");
+  EXPECT_EQ(labels_of(sample), std::string(27, '.') + "a/assistant>");
 }
 
-TEST(Sample, ChatWhoseTemplateRewritesEarlierTurnsLearnsTheLastAnswer) {
-  TextEncoder encoder = chat_encoder();
-  const auto inner = encoder.chat;
-  encoder.chat = [inner](std::span<const Message> turns, bool open, std::string_view tools) {
-    return std::to_string(turns.size()) + inner(turns, open, tools);
-  };
+// Whose text depends on what comes later.
+TEST(Sample, ChatWhoseTemplateRewritesEarlierTurnsLearnsEachAnswer) {
+  const TextEncoder encoder =
+      chat_encoder("{{ messages | length }}" + std::string(kTurns) + "{{ messages | length }}");
   const PromptStyle style = PromptStyle::make("chat", encoder);
   const Sample sample = make_sample(conversation(), style, encoder, {.mask_prompt = true});
-  EXPECT_EQ(text_of(sample.ids).substr(0, 9), "4<system>");
-  EXPECT_EQ(labels_of(sample), std::string(sample.ids.size() - 3, '.') + "a2$");
-  EXPECT_EQ(sample.left_out_answers, 1);
+  EXPECT_EQ(text_of(sample.ids).substr(0, 9), "6<system>");
+  EXPECT_EQ(labels_of(sample), std::string(43, '.') + "a1/assistant>" + std::string(25, '.') +
+                                   "a2/assistant>" + std::string(15, '.'));
+  EXPECT_TRUE(sample.left_out.empty());
+}
+
+// A template that ends nothing itself; "$" is the mark of a turn for this encoder.
+TEST(Sample, AnswersThatNothingEndsTakeTheNextMarkAndTheLastAnEnd) {
+  TextEncoder encoder = chat_encoder(
+      "{% for m in messages %}{{ '$' if m.role == 'user' else '%' }}{{ m.content }}{% endfor %}"
+      "{% if add_generation_prompt %}%{% endif %}");
+  encoder.is_special = [](int32_t id) { return id == '$' + kFirstByte || id == '%' + kFirstByte; };
+  const PromptStyle style = PromptStyle::make("chat", encoder);
+  Row row = conversation();
+  row.messages.erase(row.messages.begin());
+  row.messages.pop_back();
+  const Sample sample = make_sample(row, style, encoder, {.mask_prompt = true});
+  EXPECT_EQ(sample.ids.back(), kEos);
+  EXPECT_EQ(text_of(sample.ids), "$q1%a1$q2%a2$");
+  EXPECT_EQ(labels_of(sample), "....a1$...a2$");
+  const Sample whole = make_sample(row, style, encoder, {});
+  EXPECT_EQ(whole.ids, sample.ids);
 }
 
 TEST(Sample, OtherStylesTakeTheFirstExchangeOfAChat) {
@@ -257,36 +290,39 @@ TEST(Sample, OtherStylesTakeTheFirstExchangeOfAChat) {
   const Sample sample =
       make_sample(conversation(), PromptStyle::make("plain", encoder), encoder, {});
   EXPECT_EQ(text_of(sample.ids), "q1a1$");
-  EXPECT_EQ(sample.left_out_answers, 1);
+  ASSERT_EQ(sample.left_out.size(), 1);
+  EXPECT_EQ(sample.left_out[0].what, "answer");
+  EXPECT_EQ(sample.left_out[0].words, "a2");
 }
 
 TEST(Sample, ChatWhoseTemplateEndsEveryTextLearnsEachAnswer) {
-  TextEncoder encoder = chat_encoder();
-  encoder.eos_text = "$";
-  const auto inner = encoder.chat;
-  encoder.chat = [inner](std::span<const Message> turns, bool open, std::string_view tools) {
-    return inner(turns, open, tools) + (open ? "" : "$");
-  };
+  const TextEncoder encoder =
+      chat_encoder(std::string(kTurns) + "{% if not add_generation_prompt %}.{% endif %}");
   const PromptStyle style = PromptStyle::make("chat", encoder);
-  const Sample sample = make_sample(conversation(), style, encoder, {.mask_prompt = true});
-  EXPECT_EQ(sample.left_out_answers, 0);
-  const Sample plain = make_sample(conversation(), PromptStyle::make("chat", chat_encoder()),
-                                   chat_encoder(), {.mask_prompt = true});
-  // The template's own end is a letter for this encoder, so that another follows it.
-  EXPECT_EQ(text_of(sample.ids), text_of(plain.ids) + "$");
-  EXPECT_EQ(labels_of(sample), labels_of(plain) + "$");
+  Row row = conversation();
+  row.messages.pop_back();
+  const Sample sample = make_sample(row, style, encoder, {.mask_prompt = true});
+  EXPECT_EQ(labels_of(sample),
+            std::string(42, '.') + "a1/assistant>" + std::string(25, '.') + "a2/assistant>.");
+}
+
+TEST(Sample, EachAnswerIsASampleWhereTurnsAreSplit) {
+  const TextEncoder encoder = chat_encoder();
+  const PromptStyle style = PromptStyle::make("chat", encoder);
+  const std::vector<Row> rows = split_turns({conversation()});
+  ASSERT_EQ(rows.size(), 2);
+  const Sample first = make_sample(rows[0], style, encoder, {.mask_prompt = true});
+  EXPECT_EQ(text_of(first.ids), "<system>s/system><user>q1/user><assistant>a1/assistant>");
+  EXPECT_EQ(labels_of(first), std::string(42, '.') + "a1/assistant>");
+  const Sample second = make_sample(rows[1], style, encoder, {.mask_prompt = true});
+  EXPECT_EQ(labels_of(second), std::string(80, '.') + "a2/assistant>");
 }
 
 TEST(Sample, CallsOfToolsAreLearntAsTheTemplateWritesThem) {
-  const tokenizer::ChatTemplate chat(
+  const TextEncoder encoder = chat_encoder(
       "{% if tools %}[{{ tools | tojson }}]{% endif %}{% for m in messages %}<{{ m.role }}>"
       "{{ m.content or '' }}{% for c in m.tool_calls or [] %}!{{ c.function.arguments | tojson }}"
-      "{% endfor %}/{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}",
-      "test");
-  TextEncoder encoder = byte_encoder(false);
-  encoder.chat = [&](std::span<const Message> turns, bool open, std::string_view tools) {
-    return chat.apply(turns, open, tools, {});
-  };
+      "{% endfor %}/{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}");
   const Row row{
       .instruction = "q",
       .messages = {{.role = "user", .content = "q"},
@@ -301,9 +337,9 @@ TEST(Sample, CallsOfToolsAreLearntAsTheTemplateWritesThem) {
   const Sample sample =
       make_sample(row, PromptStyle::make("chat", encoder), encoder, {.mask_prompt = true});
   EXPECT_EQ(text_of(sample.ids),
-            R"([[{"b": 1, "a": 2}]]<user>q/<assistant>!{"z": 1}/<tool>r/<assistant>x/$)");
+            R"([[{"b": 1, "a": 2}]]<user>q/<assistant>!{"z": 1}/<tool>r/<assistant>x/)");
   EXPECT_EQ(labels_of(sample),
-            std::string(39, '.') + R"(!{"z": 1}/)" + std::string(19, '.') + "x/$");
+            std::string(39, '.') + R"(!{"z": 1}/)" + std::string(19, '.') + "x/");
   EXPECT_CONTAINS(
       message_of([&] { make_sample(row, PromptStyle::make("plain", encoder), encoder, {}); }),
       "tool_calls");
