@@ -90,6 +90,8 @@ struct GenerateOptions {
   std::string quantize;               // weights in 4 or 8 bits; empty = as they are
   std::vector<std::string> images;    // files of pictures
   std::optional<std::string> prompt;  // empty = standard input
+  std::string prompts;                // file of many; empty = one prompt
+  std::vector<std::string> stop;      // texts that end an answer
   std::string sys_prompt;             // prompt_style chat only; empty = the template's own
   std::string prompt_style = "auto";  // as the model was trained, else chat, else plain
   int64_t max_new_tokens = 50;

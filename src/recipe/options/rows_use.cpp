@@ -167,6 +167,17 @@ std::vector<Row> generate_rows(GenerateOptions& o) {
        .kind = TextKind::Verbatim,
        .positional = true},
       {.theme = kText,
+       .key = "prompts",
+       .slot = &o.prompts,
+       .help = "file of many prompts, which are answered in turn with the model loaded once: one a "
+               "line, or in a .jsonl file objects with \"prompt\"",
+       .kind = TextKind::File},
+      {.theme = kText,
+       .key = "stop",
+       .slot = &o.stop,
+       .help = "text that ends an answer, and is not part of it; may be given several times",
+       .kind = TextKind::Verbatim},
+      {.theme = kText,
        .key = "image",
        .slot = &o.images,
        .help = "file of a picture that the model sees (BLIP-2, SmolVLM); if given several times, "
@@ -272,9 +283,9 @@ std::vector<Row> caption_rows(CaptionOptions& o) {
 std::vector<Row> chat_rows(GenerateOptions& o) {
   std::vector<Row> rows = generate_rows(o);
   std::erase_if(rows, [](const Row& row) {
-    return row.key == "prompt" || row.key == "image" || row.key == "num_samples" ||
-           row.key == "stream" || row.key == "json" || row.key == "num_beams" ||
-           row.key == "length_penalty";
+    return row.key == "prompt" || row.key == "prompts" || row.key == "image" ||
+           row.key == "num_samples" || row.key == "stream" || row.key == "json" ||
+           row.key == "num_beams" || row.key == "length_penalty";
   });
   for (Row& row : rows)
     if (row.key == "adapter") row.help = "directory of a PEFT or LitGPT adapter for the model";

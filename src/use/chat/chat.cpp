@@ -135,8 +135,11 @@ ChatModel chat_model(const engine::LanguageModel& lm, const data::TextEncoder& e
                                                 .seed = options.seed + number},
                                                options.beams, 1);
     if (is_interactive) how.stop = [] { return stop_is_wished != 0; };
-    const Generation made = generator.generate(
-        {.prompt = given, .options = how, .on_text = print_piece, .begun = begun});
+    const Generation made = generator.generate({.prompt = given,
+                                                .options = how,
+                                                .stops = options.stop,
+                                                .on_text = print_piece,
+                                                .begun = begun});
     print_piece("\n");
     const bool is_stopped = is_interactive && stop_is_wished != 0;
     return ChatAnswer{.text = made.text,

@@ -6,7 +6,11 @@
 #include <chrono>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
+#include "base/error.h"
+#include "base/files.h"
+#include "base/text.h"
 #include "data/pictures/picture_processor.h"
 #include "data/pictures/picture_sample.h"
 #include "data/prompts.h"
@@ -69,7 +73,8 @@ void answer_all(TextGenerator& generator, const Prompt& prompt,
                                            .top_k = options.top_k,
                                            .top_p = options.top_p,
                                            .seed = options.seed + static_cast<uint64_t>(sample)},
-                                          options.beams, 1)},
+                                          options.beams, 1),
+            .stops = options.stop},
            options, adapter);
 }
 
@@ -80,14 +85,47 @@ std::vector<data::PreparedPicture> read_pictures(const recipe::GenerateOptions& 
   return data::read_picture_processor(lm.path, lm.model->reads()).prepare(options.images);
 }
 
+// One a line, or in a .jsonl file objects with "prompt".
+std::vector<std::string> prompts_in(const std::string& file) {
+  const bool is_json = file.ends_with(".jsonl");
+  std::istringstream lines(read_file(file));
+  std::vector<std::string> prompts;
+  int64_t number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    if (line.ends_with('\r')) line.pop_back();
+    if (trimmed(line).empty()) continue;
+    if (!is_json) {
+      prompts.push_back(line);
+      continue;
+    }
+    const auto row = nlohmann::json::parse(line, nullptr, false);
+    const auto found = row.is_object() ? row.find("prompt") : row.end();
+    if (!row.is_object() || found == row.end() || !found->is_string())
+      throw UserError("{}:{}: a line must be an object with a text as \"prompt\"", file, number);
+    prompts.push_back(*found);
+  }
+  if (prompts.empty()) throw UserError("{} holds no prompt; write one a line", file);
+  return prompts;
+}
+
+std::vector<std::string> all_prompts(const recipe::GenerateOptions& given) {
+  if (!given.prompts.empty()) {
+    if (given.prompt)
+      throw UserError("--prompts {} and a prompt are given; leave one out", given.prompts);
+    return prompts_in(given.prompts);
+  }
+  // A picture may stand alone.
+  return {given.images.empty() || given.prompt
+              ? given_prompt(given.prompt)
+              : text_of_input(STDIN_FILENO, kPatienceSeconds).value_or("")};
+}
+
 }  // namespace
 
 void generate(const recipe::GenerateOptions& given) {
   recipe::GenerateOptions options = given;
-  // A picture may stand alone.
-  options.prompt = given.images.empty() || given.prompt
-                       ? given_prompt(given.prompt)
-                       : text_of_input(STDIN_FILENO, kPatienceSeconds).value_or("");
+  const std::vector<std::string> all = all_prompts(given);
   const engine::Host host =
       engine::prepare_host(options.memory_budget, options.num_threads, options.accelerator);
   const engine::LanguageModel lm = engine::open_language_model(
@@ -95,21 +133,25 @@ void generate(const recipe::GenerateOptions& given) {
       {.precision = options.precision, .quantize = options.quantize, .adapters = options.adapters});
   const data::TextEncoder encoder = data::make_encoder(*lm.tokenizer);
   const std::vector<data::PreparedPicture> pictures = read_pictures(options, lm);
-  const std::string asked = lm.model->reads().pictures_anywhere
-                                ? data::with_marks(*options.prompt, std::ssize(pictures))
-                                : *options.prompt;
   const auto prompt = [&](const engine::LoadedAdapter* adapter) {
     const auto style_of = pictures.empty() ? style_of_prompts : style_of_questions;
     const data::PromptStyle style = style_of(options.prompt_style, lm, adapter, encoder);
+    const std::string asked = lm.model->reads().pictures_anywhere
+                                  ? data::with_marks(*options.prompt, std::ssize(pictures))
+                                  : *options.prompt;
     return prompt_with_pictures(*lm.model, style.encoder_of_prompts(encoder),
                                 prompt_text(options, asked, style), pictures);
   };
   TextGenerator generator(*lm.executor, *lm.model, *lm.tokenizer, lm.precision.compute);
-  if (lm.adapters.empty()) return answer_all(generator, prompt(nullptr), options, "");
-  for (const engine::LoadedAdapter& adapter : lm.adapters) {
-    lm.use(adapter);
-    if (lm.adapters.size() > 1 && !options.json) print_piece("[" + adapter.name + "]\n");
-    answer_all(generator, prompt(&adapter), options, adapter.name);
+  for (const std::string& one : all) {
+    options.prompt = one;
+    if (lm.adapters.empty()) answer_all(generator, prompt(nullptr), options, "");
+    for (const engine::LoadedAdapter& adapter : lm.adapters) {
+      lm.use(adapter);
+      if (lm.adapters.size() > 1 && !options.json) print_piece("[" + adapter.name + "]\n");
+      answer_all(generator, prompt(&adapter), options, adapter.name);
+    }
+    if (all.size() > 1 && !options.json) print_piece("\n");
   }
 }
 

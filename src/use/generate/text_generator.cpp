@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "use/generate/text_generator.h"
 
+#include "use/generate/stop_texts.h"
+
 #include <unistd.h>
 
 #include <algorithm>
@@ -80,11 +82,17 @@ GenerationOptions TextGenerator::feasible(const Prompt& prompt, GenerationOption
   return options;
 }
 
-Generation TextGenerator::decode(GeneratedIds made, std::span<const int32_t> begun) const {
+Generation TextGenerator::decode(GeneratedIds made, std::span<const int32_t> begun,
+                                 std::span<const std::string> stops) const {
   tokenizer::StreamingDecoder decoder = decoder_after(tokenizer_, begun);
+  StopTexts until(stops);
   Generation result{.text = {}, .ids = std::move(made.ids), .ended = made.ended};
-  for (const int32_t id : result.ids) result.text += decoder.push(id);
-  result.text += decoder.flush();
+  for (size_t i = 0; i < result.ids.size() && !until.found(); ++i) {
+    result.text += until.push(decoder.push(result.ids[i]));
+    if (until.found()) result.ids.resize(i + 1);
+  }
+  result.text += until.push(decoder.flush()) + until.flush();
+  result.ended = result.ended || until.found();
   return result;
 }
 
@@ -92,17 +100,20 @@ Generation TextGenerator::generate(const GenerationRequest& request) {
   SNUG_CHECK(request.begun.empty() || !model_.decoder_start(),
              "continuing the answer of an encoder-decoder");
   tokenizer::StreamingDecoder decoder = decoder_after(tokenizer_, request.begun);
+  StopTexts until(request.stops);
   Prompt prompt = request.prompt;
   prompt.ids.insert(prompt.ids.end(), request.begun.begin(), request.begun.end());
   const auto emit = [&](const std::string& piece) {
     if (request.on_text && !piece.empty()) request.on_text(piece);
   };
-  const bool streams = request.on_text && request.options.num_beams == 1;
-  std::vector<GeneratedIds> made =
-      generate_ids(model_, {&prompt, 1}, feasible(prompt, request.options),
-                   streams ? [&](size_t, int32_t id) { emit(decoder.push(id)); } : OnToken());
-  emit(decoder.flush());
-  Generation result = decode(std::move(made.front()), request.begun);
+  const bool streams = request.options.num_beams == 1;
+  GenerationOptions options = feasible(prompt, request.options);
+  options.stop = [&, stop = std::move(options.stop)] { return until.found() || (stop && stop()); };
+  std::vector<GeneratedIds> made = generate_ids(
+      model_, {&prompt, 1}, options,
+      streams ? [&](size_t, int32_t id) { emit(until.push(decoder.push(id))); } : OnToken());
+  if (streams) emit(until.push(decoder.flush()) + until.flush());
+  Generation result = decode(std::move(made.front()), request.begun, request.stops);
   if (!streams) emit(result.text);
   return result;
 }

@@ -21,7 +21,8 @@ GenerationOptions generation_options(int64_t max_new_tokens, const SamplingOptio
 
 struct GenerationRequest {
   Prompt prompt;
-  GenerationOptions options;  // end_ids: the model's own
+  GenerationOptions options;            // end_ids: the model's own
+  std::vector<std::string> stops = {};  // texts that end an answer, which they are not part of
   std::function<void(const std::string&)> on_text =
       {};  // called with each piece of text; may be null
   // A decoder's answer so far, to be continued; only the rest is returned.
@@ -55,8 +56,9 @@ class TextGenerator {
  private:
   // Adapts options to the model: its end tokens, and at most the tokens that its positions allow.
   GenerationOptions feasible(const Prompt& prompt, GenerationOptions options) const;
-  // The text and ids after `begun`.
-  Generation decode(GeneratedIds made, std::span<const int32_t> begun = {}) const;
+  // The text and ids after `begun`, up to the first of `stops`.
+  Generation decode(GeneratedIds made, std::span<const int32_t> begun = {},
+                    std::span<const std::string> stops = {}) const;
 
   ModelLogits model_;
   const tokenizer::Tokenizer& tokenizer_;

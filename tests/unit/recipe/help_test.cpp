@@ -162,7 +162,7 @@ TEST(Completion, BashOffersCommandsOptionsAndChoices) {
             "--train.max_steps --train.max_seq_length\n");
   EXPECT_EQ(bash_offers("snug demo --train.max_s"), "--train.max_steps --train.max_seq_length\n");
   EXPECT_EQ(bash_offers("snug demo --questions n"), "numbers\n");
-  EXPECT_EQ(bash_offers("snug generate --promp"), "--prompt --prompt_style\n");
+  EXPECT_EQ(bash_offers("snug generate --promp"), "--prompt --prompts --prompt_style\n");
   EXPECT_EQ(bash_offers("snug data "), "show\n");
   EXPECT_EQ(bash_offers("snug finetune_full --precision bf16"), "bf16-true bf16-mixed\n");
   EXPECT_EQ(bash_offers("snug completion "), "bash zsh fish\n");

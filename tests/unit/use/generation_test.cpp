@@ -8,12 +8,34 @@
 #include <cmath>
 #include <limits>
 #include <random>
+#include <tuple>
 
 #include "base/error.h"
 #include "use/generate/generate_ids.h"
+#include "use/generate/stop_texts.h"
 
 namespace snug::use {
 namespace {
+
+// However it comes in pieces, an answer ends before the first of the texts, and nothing of it is
+// lost that only began like one.
+TEST(StopTexts, EndAnAnswerWhereverPiecesAreCut) {
+  const std::vector<std::string> stops = {"User:", "\n\n"};
+  for (const auto& [whole, wanted, found] :
+       {std::tuple("an answer. User: next", "an answer. ", true),
+        std::tuple("one\n\ntwo User:", "one", true), std::tuple("Use a User", "Use a User", false),
+        std::tuple("UsUser: x", "Us", true), std::tuple("", "", false)}) {
+    const std::string text = whole;
+    for (size_t size = 1; size <= text.size() + 1; ++size) {
+      StopTexts until(stops);
+      std::string answer;
+      for (size_t at = 0; at < text.size(); at += size) answer += until.push(text.substr(at, size));
+      answer += until.flush();
+      EXPECT_EQ(answer, wanted) << size;
+      EXPECT_EQ(until.found(), found) << size;
+    }
+  }
+}
 
 constexpr int64_t kVocabulary = 12;
 constexpr int32_t kEnd = 11;
