@@ -8,6 +8,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "base/program.h"
+#include "base/text.h"
 #include "core/nn/linear.h"
 #include "files/checksums.h"
 #include "files/hub/hub_name.h"
@@ -185,11 +186,39 @@ nlohmann::json with_generation_ends(nlohmann::json config, const fs::path& folde
 }
 
 // The config is checked before the weights are opened.
+// Folders whose weights another program has quantized: beside float weights the entry says nothing.
+void check_quantized(const nlohmann::json& config, const fs::path& path) {
+  const auto found = config.find("quantization_config");
+  if (found == config.end() || !found->is_object()) return;
+  const auto method = found->find("quant_method");
+  const std::string name =
+      method != found->end() && method->is_string() ? method->get<std::string>() : "";
+  if (name.empty() || name == "mxfp4") return;
+  const auto stored = files::open_model_directory(path);
+  const auto is_coded = [](const files::TensorInfo& tensor) {
+    return tensor.dtype == files::DType::U8 || tensor.dtype == files::DType::I8 ||
+           tensor.dtype == files::DType::I32;
+  };
+  if (std::ranges::none_of(stored->tensors(), is_coded)) return;
+  int bits = 0;
+  for (const char* key : {"bits", "w_bit"})
+    if (const auto own = found->find(key); own != found->end() && own->is_number_integer())
+      bits = own->get<int>();
+  for (const auto& [key, number] : {std::pair("load_in_4bit", 4), std::pair("load_in_8bit", 8)})
+    if (const auto own = found->find(key); own != found->end() && *own == true) bits = number;
+  throw UserError(
+      "{}: the weights were quantized by {}{}, which snug does not read; take the model that they "
+      "were made from: --quantize bnb.nf4 quantizes it while it is loaded, and a GGUF file of it "
+      "is read as it is",
+      path.string(), printable(name), bits > 0 ? fmt::format(" to {} bits", bits) : "");
+}
+
 Checkpoint open_hugging_face(const fs::path& path) {
   warn_of_changed_files(path);
   Checkpoint checkpoint{.layout = Layout::HuggingFace, .path = path};
   const fs::path config_json = path / "config.json";
   const nlohmann::json config = with_generation_ends(read_json(config_json), path);
+  check_quantized(config, path);
   checkpoint.model = make_model(config, config_json.string());
   checkpoint.tensors = files::open_model_directory(path);
   checkpoint.model = make_model(config, config_json.string(), checkpoint.tensors.get());

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <vector>
@@ -67,16 +68,23 @@ bool stays_float32(const models::Model& model, const nn::Parameter& parameter) {
                               parameter.shape.size());
 }
 
-// A weight that is written, of which one pass is cheap beside reading it.
-at::Tensor finite(at::Tensor value, const nn::Parameter& parameter, const std::string& source) {
-  const auto [least, greatest] = at::aminmax(value);  // NaN if any is
-  if (!std::isfinite(least.item<float>()) || !std::isfinite(greatest.item<float>()))
-    throw UserError(
-        "{}: {} holds NaN or infinite numbers{}; its training diverged, use an earlier checkpoint "
-        "(snug verify names files that are damaged)",
-        source, parameter.name,
-        value.scalar_type() == at::kHalf ? " as float16, where bfloat16 holds greater ones" : "");
-  return value;
+// A weight that is written, of which one pass is cheap beside reading it. `whole` reads it in
+// float32.
+at::Tensor finite(at::Tensor value, const nn::Parameter& parameter, const std::string& source,
+                  const std::function<at::Tensor()>& whole) {
+  const auto is_finite = [](const at::Tensor& numbers) {
+    const auto [least, greatest] = at::aminmax(numbers);  // NaN if any is
+    return std::isfinite(least.item<float>()) && std::isfinite(greatest.item<float>());
+  };
+  if (is_finite(value)) return value;
+  const std::string where = fmt::format("{}: {}", source, parameter.name);
+  if (value.scalar_type() == at::kHalf)
+    if (const at::Tensor numbers = whole(); is_finite(numbers))
+      engine::check_fits_float16(numbers, where);
+  throw UserError(
+      "{} holds NaN or infinite numbers; its training diverged, use an earlier checkpoint (snug "
+      "verify names files that are damaged)",
+      where);
 }
 
 // What a GGUF file's name stands for: of a model that sees pictures two files.
@@ -225,7 +233,8 @@ void convert_model(const recipe::ConvertOptions& options, const std::string& to)
                                    ? at::kFloat
                                : quantizes ? models::stored_type(checkpoint, parameter)
                                            : type;
-    return finite(models::read_parameter(checkpoint, parameter, own), parameter, options.source);
+    return finite(models::read_parameter(checkpoint, parameter, own), parameter, options.source,
+                  [&] { return models::read_parameter(checkpoint, parameter, at::kFloat); });
   };
   const FolderLock lock = lock_destination(options);
   const std::vector<fs::path> written = to == "gguf"
@@ -349,7 +358,8 @@ void merge(const recipe::MergeOptions& options) {
   engine::export_hugging_face(
       destination, untied ? *untied : *base.model, tokenizer.get(),
       [&, merged = engine::merged_reader(base, adapter, type)](const nn::Parameter& parameter) {
-        return finite(merged(parameter), parameter, base_path);
+        return finite(merged(parameter), parameter, base_path,
+                      [&] { return engine::merged_reader(base, adapter, at::kFloat)(parameter); });
       },
       {.dtype = type, .processor = base_path, .add = [&](const fs::path& folder) {
          data::copy_prompt_record(options.checkpoint_dir, folder);

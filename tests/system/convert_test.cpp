@@ -264,6 +264,22 @@ TEST_F(Trained, WeightsThatAreNoNumbersAreRefused) {
   }
 }
 
+// Its training did not diverge.
+TEST_F(Trained, WeightsBeyondFloat16AreNamedWithTheirValue) {
+  const fs::path file = model() / "model.safetensors";
+  std::string bytes = read_file(file);
+  bytes.replace(bytes.size() - 4, 4, std::string("\x00\xb8\x88\x47", 4));  // 70000
+  std::ofstream(file) << bytes;
+  fs::remove(model() / "checksums.json");
+  const Result result = run({"convert", model(), folder_ / "new", "--dtype", "float16"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_NE(result.output.find("weight holds 70000, and float16 numbers end at 65504"),
+            std::string::npos)
+      << result.output;
+  EXPECT_EQ(result.output.find("diverged"), std::string::npos) << result.output;
+  EXPECT_EQ(run({"convert", model(), folder_ / "wide", "--dtype", "bfloat16"}).exit_code, 0);
+}
+
 TEST_F(Trained, GgufTypesAreForGgufFilesAlone) {
   const auto refusal = [&](const std::vector<std::string>& more) {
     std::vector<std::string> words{"convert", model()};

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/export/export.h"
 
+#include <ATen/ops/aminmax.h>
+
+#include <cmath>
 #include <utility>
 
 #include "base/error.h"
@@ -153,6 +156,19 @@ int64_t peft_directory_bytes(const checkpoint::Adapter& shapes,
   const int64_t bytes =
       checkpoint::peft_bytes(shapes) + (tokenizer == nullptr ? 0 : tokenizer->directory_bytes());
   return bytes + files::checksums_bytes(bytes, kSmallFiles);
+}
+
+void check_fits_float16(const at::Tensor& value, const std::string& where) {
+  constexpr double kGreatest = 65504;
+  const auto [least, greatest] = at::aminmax(value);
+  const double low = least.item<double>(), high = greatest.item<double>();
+  const double worst = -low > high ? low : high;
+  // What lies half a step above it is rounded to it.
+  if (std::abs(worst) < kGreatest + 16 || !std::isfinite(worst)) return;
+  throw UserError(
+      "{} holds {:g}, and float16 numbers end at {:g}; write bfloat16 or float32 instead "
+      "(--dtype)",
+      where, worst, kGreatest);
 }
 
 void check_replaceable(const fs::path& directory) {

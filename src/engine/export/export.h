@@ -48,6 +48,9 @@ int64_t hugging_face_bytes(models::Model& model, const tokenizer::Tokenizer* tok
 int64_t peft_directory_bytes(const checkpoint::Adapter& shapes,
                              const tokenizer::Tokenizer* tokenizer);
 
+// Throws UserError, beginning with `where`, if a finite value is beyond what float16 holds.
+void check_fits_float16(const at::Tensor& value, const std::string& where);
+
 // Whether a model's directory can be written there, in place of one or anew: throws UserError for a
 // file, and for a folder that holds more than a model.
 void check_replaceable(const std::filesystem::path& directory);

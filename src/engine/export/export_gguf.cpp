@@ -45,6 +45,7 @@ void write_converted(files::GgufWriter& out, const files::TensorInfo& info, cons
                      const float* importance) {
   const files::DType from = dtype_of(value);
   if (from == info.dtype) return out.write(info.name, bytes_of(value));
+  if (info.dtype == files::DType::F16) check_fits_float16(value, info.name);
   // Whole blocks of every type, or whole rows.
   const int64_t unit = importance == nullptr ? 1 << 14 : info.shape.back();
   const int64_t longest = std::max<int64_t>(1, (1 << 22) / unit) * unit;

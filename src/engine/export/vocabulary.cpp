@@ -37,16 +37,6 @@ std::unique_ptr<tokenizer::Tokenizer> open_tokenizer(const models::Checkpoint& c
   return tokenizer::Tokenizer::from_directory(checkpoint.path);
 }
 
-void check_tokens(const tokenizer::Tokenizer& tokenizer, const models::Model& model,
-                  const std::filesystem::path& checkpoint) {
-  const int64_t rows = model.dimensions().vocabulary;
-  if (tokenizer.vocabulary_size() > rows)
-    throw UserError(
-        "{}: the tokenizer has {} tokens, but the model's embedding has {} rows; they belong to "
-        "different models",
-        checkpoint.string(), tokenizer.vocabulary_size(), rows);
-}
-
 void write_vocabulary(const tokenizer::GgufVocabulary& v, files::GgufWriter& out) {
   const auto id = [&](const char* key, int32_t value) {
     if (value >= 0) out.set_u32(std::string("tokenizer.ggml.") + key, static_cast<uint32_t>(value));

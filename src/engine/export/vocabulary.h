@@ -14,10 +14,6 @@ namespace snug::engine {
 // Reads the checkpoint's folder, or the vocabulary inside a GGUF file. Throws UserError.
 std::unique_ptr<tokenizer::Tokenizer> open_tokenizer(const models::Checkpoint& checkpoint);
 
-// Throws UserError if a token has no row in the model's embedding.
-void check_tokens(const tokenizer::Tokenizer& tokenizer, const models::Model& model,
-                  const std::filesystem::path& checkpoint);
-
 // Writes the keys tokenizer.* of a GGUF file.
 void write_vocabulary(const tokenizer::GgufVocabulary& vocabulary, files::GgufWriter& out);
 

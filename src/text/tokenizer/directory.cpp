@@ -46,6 +46,14 @@ void read_named_tokens(const Node& node, Sidecars& out) {
     std::string text = token_text(node, key);
     if (!text.empty()) out.named_tokens.try_emplace(key, std::move(text));
   }
+  const auto more = node.find("additional_special_tokens");
+  if (!more || !more->is_array()) return;
+  for (const Node& entry : more->items()) {
+    AddedToken token;
+    token.content = entry.is_object() ? entry["content"].string() : entry.string();
+    token.special = true;
+    out.options.add_token(std::move(token));
+  }
 }
 
 int32_t parse_id(const Node& parent, const std::string& key) {
@@ -72,7 +80,7 @@ void read_tokenizer_config(const Node& node, Sidecars& out) {
     if (!listed->is_object()) listed->refuse("an object of id: token");
     for (const auto& [key, value] : listed->json().items()) {
       const Node entry(value, listed->where() + "." + key);
-      out.options.added_tokens.push_back(read_added_token(entry, parse_id(*listed, key)));
+      out.options.add_token(read_added_token(entry, parse_id(*listed, key)));
     }
   }
   if (const auto add = node.find("add_bos_token")) out.options.add_bos = add->boolean();
@@ -100,7 +108,7 @@ void read_added_tokens_file(const Node& node, Sidecars& out) {
     AddedToken added;
     added.content = token;
     added.id = Node(id, node.where() + "." + token).token_id();
-    out.options.added_tokens.push_back(std::move(added));
+    out.options.add_token(std::move(added));
   }
 }
 
@@ -116,7 +124,7 @@ void add_named_tokens(Sidecars& out) {
     AddedToken token;
     token.content = text;
     token.special = true;
-    out.options.added_tokens.push_back(std::move(token));
+    out.options.add_token(std::move(token));
   }
   const auto text_of = [&](const char* key) {
     const auto found = out.named_tokens.find(key);

@@ -29,6 +29,16 @@ struct Frame {
 // Settings from the files beside a vocabulary.
 struct EngineOptions {
   std::vector<AddedToken> added_tokens;  // ids may be -1 for tokens the vocabulary knows
+  // Of a token that several files name, the first says all; but what one calls special is.
+  void add_token(AddedToken token) {
+    for (AddedToken& known : added_tokens) {
+      if (known.content != token.content) continue;
+      known.special |= token.special;
+      if (known.id < 0) known.id = token.id;
+      return;
+    }
+    added_tokens.push_back(std::move(token));
+  }
   std::optional<bool> add_bos,
       add_eos;  // where one is given, they replace the vocabulary's own frame
   std::string bos, eos;

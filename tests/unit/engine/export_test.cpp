@@ -281,6 +281,20 @@ TEST_F(Exported, AQuantizedGgufFileNamesTheWeightThatIsNotFinite) {
   EXPECT_FALSE(fs::exists(folder_ / "m.gguf"));
 }
 
+TEST(Float16, EndsAt65504) {
+  check_fits_float16(at::tensor({-65504.0F, 65519.0F, 1.0F}), "w");
+  for (const float beyond : {70000.0F, -1e9F}) {
+    try {
+      check_fits_float16(at::tensor({1.0F, beyond}), "w");
+      ADD_FAILURE() << beyond;
+    } catch (const UserError& error) {
+      EXPECT_NE(std::string(error.what()).find("and float16 numbers end at 65504"),
+                std::string::npos)
+          << error.what();
+    }
+  }
+}
+
 TEST_F(Exported, LlamasRowsArePairedInGgufAndQwensAreNot) {
   for (const auto& [kind, paired] : {std::pair("llama", true), std::pair("qwen2", false)}) {
     make(kind);

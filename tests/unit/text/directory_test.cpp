@@ -128,6 +128,25 @@ TEST_F(Directory, ASentencepieceModelIsCopied) {
   expect_equal(*tokenizer, *Tokenizer::from_directory(path_ / "out"));
 }
 
+// added_tokens.json only names them, whatever tokenizer_config.json says of them.
+TEST_F(Directory, WhatOneFileCallsSpecialIs) {
+  fs::copy_file(data_path("sentencepiece/tokenizer.model"), path_ / "tokenizer.model");
+  const int64_t end = load()->vocabulary_size();
+  const auto id = [&](int64_t n) { return std::to_string(end + n); };
+  put("tokenizer_config.json", R"({"added_tokens_decoder": {")" + id(0) +
+                                   R"(": {"content": "<|a|>", "special": true}, ")" + id(1) +
+                                   R"(": {"content": "<|b|>", "special": false}},
+          "additional_special_tokens": ["<|c|>"]})");
+  put("added_tokens.json",
+      R"({"<|a|>": )" + id(0) + R"(, "<|b|>": )" + id(1) + R"(, "<|c|>": )" + id(2) + "}");
+  const auto tokenizer = load();
+  EXPECT_TRUE(tokenizer->is_special(*tokenizer->token_to_id("<|a|>")));
+  EXPECT_FALSE(tokenizer->is_special(*tokenizer->token_to_id("<|b|>")));
+  EXPECT_TRUE(tokenizer->is_special(*tokenizer->token_to_id("<|c|>")));
+  const std::vector<int32_t> types = tokenizer->gguf_vocabulary(end + 3).token_types;
+  EXPECT_EQ(std::vector<int32_t>(types.end() - 3, types.end()), (std::vector<int32_t>{3, 4, 3}));
+}
+
 TEST_F(Directory, ConfigDecidesOverBosAndEos) {
   put_tokenizer("llama3");
   const int32_t bos = *load()->token_to_id("<s>");

@@ -11,6 +11,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <vector>
 
 #include "base/error.h"
 #include "files/weights/convert.h"
@@ -383,13 +384,28 @@ void quantize(DType type, const float* in, void* out, int64_t count, const float
   SNUG_CHECK(count % layout(type).block_elements == 0,
              "{} elements are no whole number of {} blocks", count, name(type));
   bool finite = true;
-  for (int64_t i = 0; i < count; ++i) finite &= std::abs(in[i]) <= 0x1.fffffep127f;
+  float greatest = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    finite &= std::abs(in[i]) <= 0x1.fffffep127f;
+    greatest = std::max(greatest, std::abs(in[i]));
+  }
   if (!finite)
     throw UserError(
         "it holds infinities or values that are no numbers, which {} cannot hold; the training "
         "that made it diverged, so go back to an earlier checkpoint",
         name(type));
   encoder->encode(in, importance, out, count);
+  // Scales are float16 numbers.
+  constexpr float kGreatestScale = 65504;
+  if (greatest <= kGreatestScale) return;
+  std::vector<float> back(static_cast<size_t>(count));
+  dequantize(type, out, back.data(), count);
+  if (std::ranges::all_of(back, [](float value) { return std::isfinite(value); })) return;
+  throw UserError(
+      "it holds {:g}, which {} cannot hold, since its scales are float16 numbers; keep the model "
+      "in "
+      "F32 or BF16",
+      greatest, name(type));
 }
 
 }  // namespace snug::files

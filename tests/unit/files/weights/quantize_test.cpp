@@ -92,6 +92,22 @@ TEST(Quantize, RefusesWhatIsNotFinite) {
   EXPECT_FALSE(can_quantize(DType::Q3_K));
 }
 
+// Scales are float16 numbers, so that finite weights may be beyond what a format holds.
+TEST(Quantize, RefusesFiniteWeightsThatItWouldMakeInfinite) {
+  std::vector<std::byte> out(1024);
+  for (const DType type : {DType::Q8_0, DType::Q4_0, DType::Q4_1, DType::Q5_0, DType::Q5_1,
+                           DType::Q4_K, DType::Q5_K, DType::Q6_K}) {
+    std::vector<float> values(256, 1.0F);
+    values[200] = -1e9F;
+    expect_refused([&] { quantize(type, values.data(), out.data(), 256); }, {"1e+09", name(type)});
+    values[200] = 60000;
+    quantize(type, values.data(), out.data(), 256);
+  }
+  std::vector<float> values(256, 1.0F);
+  values[3] = 1e6F;  // 127 steps of 7874
+  quantize(DType::Q8_0, values.data(), out.data(), 256);
+}
+
 // The tensors of a case, layer by layer.
 std::vector<TensorInfo> tensors_of(const json& model) {
   std::vector<TensorInfo> tensors;
