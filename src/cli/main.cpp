@@ -294,6 +294,11 @@ int main(int argc, char** argv) {
   snug::tell_of_lost_pages();
   std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow further is an error of its write
   try {
+    std::error_code gone;
+    if (std::filesystem::current_path(gone).empty())
+      throw snug::UserError(
+          "the folder that this was started in no longer exists ({}); go to another",
+          gone.message());
     snug::dist::locate_bundled_mpi();
     const std::vector<std::string> words(argv + 1, argv + argc);
     // A step is counted with its plan.

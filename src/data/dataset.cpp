@@ -148,8 +148,9 @@ std::string reason_left_out(const std::string& what, const std::string& style,
   return "the model's chat template does not write them; snug data show shows where";
 }
 
+// `is_left_out`: samples without a token to learn are.
 void report(const SampleStore& store, const char* part, const std::string& style,
-            const DatasetOptions& options) {
+            const DatasetOptions& options, bool is_left_out = false) {
   if (!options.warns) return;
   if (store.num_truncated() > 0)
     warn(
@@ -166,10 +167,10 @@ void report(const SampleStore& store, const char* part, const std::string& style
   if (store.num_without_loss() == 0) return;
   const std::string without = fmt::format(
       "{} data: {} of {} samples have no token to learn from: their prompts fill "
-      "train.max_seq_length = {} (raise it, or shorten the prompts), or prompt and answer are "
-      "empty",
+      "train.max_seq_length = {} (raise it, or shorten the prompts), or their answers are empty or "
+      "without loss{}",
       part, with_commas(store.num_without_loss()), with_commas(store.count()),
-      options.max_seq_length);
+      options.max_seq_length, is_left_out ? "; they are left out" : "");
   const bool none_is_left = store.num_without_loss() == store.count();
   if (none_is_left && std::string_view(part) != "validation") throw UserError("{}", without);
   warn("{}", without);
@@ -340,6 +341,7 @@ Dataset load_dataset(const DatasetOptions& options, const TextEncoder& encoder,
       .ignore_index = options.ignore_index,
       .max_seq_length = options.max_seq_length,
       .keep_empty_answers = options.keep_empty_answers,
+      .vocabulary = options.vocabulary,
       .reading = pictures ? options.reading : text_alone(options.reading)};
   Dataset dataset;
   count_rows(split.train, dataset.row_counts);
@@ -360,10 +362,13 @@ Dataset load_dataset(const DatasetOptions& options, const TextEncoder& encoder,
                : SampleStore::tokenize(rows, *style, encoder, sample_options, options.num_workers);
   };
   dataset.train = tokenize(split.train, dataset.train_pictures);
+  const bool drops = !pictures && !options.keep_without_loss;
+  report(dataset.train, options.part, dataset.prompt_style, options, drops);
+  // A step of such samples alone would change the weights by their decay.
+  if (drops) dataset.train.drop_without_loss(dataset.train_numbers);
   dataset.validation = tokenize(split.validation, dataset.validation_pictures);
   dataset.processor = options.processor;
   dataset.num_workers = options.num_workers;
-  report(dataset.train, options.part, dataset.prompt_style, options);
   report(dataset.validation, "validation", dataset.prompt_style, options);
   split.validation.resize(std::min(kShownRows, split.validation.size()));
   dataset.validation_rows = std::move(split.validation);

@@ -33,6 +33,7 @@ struct DatasetOptions {
   bool include_multiturn_conversations = false;
   bool split_turns = false;         // see split_turns()
   bool keep_empty_answers = false;  // of chats: learn that nothing is said
+  bool keep_without_loss = false;   // samples from which nothing is learnt, to look at them
   int32_t ignore_index = -100;
   uint64_t seed = 42;
   int num_workers = 4;
@@ -51,7 +52,7 @@ struct DatasetOptions {
 
   Reading reading = {};  // what the model reads
   PictureProcessor processor = {};
-  int64_t vocabulary = 0;         // rows of its embedding, for Synthetic
+  int64_t vocabulary = 0;         // rows of its embedding
   bool warns = true;              // warn of truncated samples and omitted answers
   const char* part = "training";  // as these rows are called there, but for those held out
 };

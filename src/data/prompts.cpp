@@ -131,9 +131,7 @@ TextEncoder make_encoder(const tokenizer::Tokenizer& tokenizer) {
       return tokenizer.render_chat(turns, tools);
     };
   encoder.is_special = [&tokenizer](int32_t id) { return tokenizer.is_special(id); };
-  encoder.is_blank = [&tokenizer](int32_t id) {
-    return trimmed(tokenizer.decode({&id, 1}, false)).empty();
-  };
+  encoder.text_of = [&tokenizer](int32_t id) { return tokenizer.decode({&id, 1}, false); };
   return encoder;
 }
 

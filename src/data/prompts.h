@@ -33,9 +33,9 @@ struct TextEncoder {
       whole_chat;
   // Whether an id is a mark, as at the end of a turn, and no text. Empty: `eos` alone is.
   std::function<bool(int32_t)> is_special;
-  std::function<bool(int32_t)> is_blank;  // white space; empty: no id is
-  int32_t bos = -1, eos = -1, pad = -1;   // -1: the tokenizer has none
-  bool add_bos = false;                   // but to what a chat template writes
+  std::function<std::string(int32_t)> text_of;  // marks too; may be empty
+  int32_t bos = -1, eos = -1, pad = -1;         // -1: the tokenizer has none
+  bool add_bos = false;                         // but to what a chat template writes
 
   // Encodes the start of a document, with the beginning-of-sequence token if the tokenizer adds it.
   std::vector<int32_t> encode_prompt(std::string_view text) const;

@@ -273,7 +273,9 @@ void end_answers(std::span<const Segment> segments, std::vector<std::vector<int3
                  const TextEncoder& encoder) {
   for (size_t i = 0; i < segments.size(); ++i) {
     if (!segments[i].is_open || !segments[i].learnt) continue;
-    const auto is_text = [&](int32_t id) { return !encoder.is_blank || !encoder.is_blank(id); };
+    const auto is_text = [&](int32_t id) {
+      return !encoder.text_of || !is_blank(encoder.text_of(id));
+    };
     const auto last = std::ranges::find_if(ids[i].rbegin(), ids[i].rend(), is_text);
     if (last != ids[i].rend() && encoder.ends_turn(*last)) continue;
     if (i + 1 == segments.size()) {
@@ -298,6 +300,19 @@ int64_t room_for_text(const SampleOptions& options) {
   return room;
 }
 
+// Tokenizers have tokens for which the model has no row, such as those of pictures in a model that
+// sees none; a text that has one would read beyond the embedding.
+void check_tokens(const Sample& sample, const TextEncoder& encoder, const SampleOptions& options) {
+  if (options.vocabulary <= 0) return;
+  for (const int32_t id : sample.ids)
+    if (id >= options.vocabulary && id != options.reading.picture_token)
+      throw UserError(
+          "it has the token {}{}, and the model's embedding has {} rows; take the token out, or "
+          "the "
+          "tokenizer that belongs to the model",
+          id, encoder.text_of ? " (" + encoder.text_of(id) + ")" : "", options.vocabulary);
+}
+
 }  // namespace
 
 std::string counted(int64_t count, const std::string& what) {
@@ -318,7 +333,9 @@ Sample make_sample(const Row& row, const PromptStyle& style, const TextEncoder& 
       throw UserError(
           "the row is a text alone, and this model's encoder reads a question; give it columns "
           "such as \"instruction\" and \"output\"");
-    return read_and_answered(row, chat, all, encoder, options);
+    const Sample sample = read_and_answered(row, chat, all, encoder, options);
+    check_tokens(sample, encoder, options);
+    return sample;
   }
   Sample sample;
   if (has_pictures)
@@ -344,6 +361,7 @@ Sample make_sample(const Row& row, const PromptStyle& style, const TextEncoder& 
       sample.labels.resize(sample.ids.size(), options.ignore_index);
   }
   if (has_pictures) check_places(sample, options.reading);
+  check_tokens(sample, encoder, options);
   const auto limit = static_cast<size_t>(std::max<int64_t>(options.max_seq_length, 0));
   if (limit > 0 && sample.ids.size() > limit) {
     sample.cut_tokens = std::ssize(sample.ids) - static_cast<int64_t>(limit);

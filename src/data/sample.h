@@ -19,6 +19,7 @@ struct SampleOptions {
   int32_t ignore_index = -100;      // negative, so that it is never a token id
   int64_t max_seq_length = 0;       // tokens, for source and target each; 0 or less: no limit
   bool keep_empty_answers = false;  // of a chat: learn that nothing is said
+  int64_t vocabulary = 0;           // rows of the model's embedding; 0: not known
   Reading reading = {};
 };
 

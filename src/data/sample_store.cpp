@@ -41,6 +41,28 @@ SampleStore SampleStore::build(int64_t count, int32_t ignore_index,
   return store;
 }
 
+void SampleStore::drop_without_loss(std::vector<int64_t>& beside) {
+  if (num_without_loss_ == 0 || num_without_loss_ == num_different()) return;
+  SNUG_CHECK(std::ssize(beside) == num_different(), "{} entries beside {} samples", beside.size(),
+             num_different());
+  SampleStore kept;
+  kept.ignore_index_ = ignore_index_;
+  std::vector<int64_t> kept_beside;
+  for (int64_t i = 0; i < num_different(); ++i) {
+    if (num_targets(i) == 0) continue;
+    kept.append(sample(i));
+    kept_beside.push_back(beside[static_cast<size_t>(i)]);
+  }
+  kept.pool_.shrink_to_fit();
+  // What was counted of all rows.
+  kept.num_truncated_ = num_truncated_;
+  kept.cut_tokens_ = cut_tokens_;
+  kept.num_without_loss_ = num_without_loss_;
+  kept.left_out_ = std::move(left_out_);
+  *this = std::move(kept);
+  beside = std::move(kept_beside);
+}
+
 void SampleStore::repeat_to(int64_t count) {
   SNUG_CHECK(!empty() && count >= num_different(), "{} samples repeated to {}", num_different(),
              count);

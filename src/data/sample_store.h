@@ -29,6 +29,10 @@ class SampleStore {
   static SampleStore build(int64_t count, int32_t ignore_index,
                            const std::function<Sample(int64_t)>& make, int num_workers);
 
+  // Leaves out the samples from which nothing is learnt, which num_without_loss() still counts, and
+  // of `beside`, which has an entry for each sample, theirs.
+  void drop_without_loss(std::vector<int64_t>& beside);
+
   void append(const Sample& sample);
   // Repeats the samples up to this number without using memory, for synthetic data. Nothing may be
   // appended afterwards.

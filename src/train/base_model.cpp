@@ -193,10 +193,7 @@ BaseModel::BaseModel(const recipe::Recipe& recipe) : recipe_(recipe) {
   else if (reads_text)
     checkpoint_ = models::open_checkpoint(recipe_.checkpoint_dir);
   if (is_random()) checkpoint_.model = models::model_from_config(recipe_.model.config);
-  if (reads_text) {
-    tokenizer_ = engine::open_tokenizer(checkpoint_);
-    engine::check_tokens(*tokenizer_, model(), recipe_.checkpoint_dir);
-  }
+  if (reads_text) tokenizer_ = engine::open_tokenizer(checkpoint_);
   engine::choose_trained(model(), recipe_);
 }
 

@@ -316,6 +316,7 @@ void show_data(const recipe::ShowDataOptions& options) {
                                   ? engine::dataset_options(recipe.data, *found.model, found.path)
                                   : engine::dataset_options(recipe.data);
   read.warns = false;
+  read.keep_without_loss = true;
   read.max_seq_length = recipe.train.max_seq_length.value_or(0);
   const data::Dataset dataset = engine::load_data(recipe, read, *found.tokenizer);
   const std::vector<ShownSample> shown = choose_samples(dataset, options, *found.tokenizer);

@@ -18,8 +18,10 @@ namespace snug::tokenizer {
 using Json = nlohmann::ordered_json;
 
 struct ChatTemplate::Parsed {
-  jinja::Template program;
+  Parsed(std::string_view source, std::string its_place);
+
   std::string where;
+  jinja::Template program;
   bool in_parts;
   jinja::Keys keys;
   // Found out with the first conversation.
@@ -68,6 +70,12 @@ jinja::Value parts_of(const std::string& content) {
 }
 
 }  // namespace
+
+ChatTemplate::Parsed::Parsed(std::string_view source, std::string its_place)
+    : where(std::move(its_place)),
+      program(repair_utf8(source), where),
+      in_parts(takes_parts(source)),
+      keys(jinja::keys_of(program.block())) {}
 
 std::string ChatTemplate::Parsed::render(std::span<const Message> messages, bool opens,
                                          std::string_view tools, const Tokens& tokens,
@@ -184,10 +192,7 @@ jinja::Value ChatTemplate::Parsed::entry_of(const Message& message) const {
 }
 
 ChatTemplate::ChatTemplate(std::string_view source, std::string where)
-    : parsed_(new Parsed{
-          jinja::Template(repair_utf8(source), where), std::move(where), takes_parts(source), {}}) {
-  parsed_->keys = jinja::keys_of(parsed_->program.block());
-}
+    : parsed_(new Parsed(source, std::move(where))) {}
 
 ChatTemplate::~ChatTemplate() = default;
 

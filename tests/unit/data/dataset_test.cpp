@@ -155,7 +155,7 @@ TEST(Dataset, SaysHowMuchIsCut) {
   EXPECT_CONTAINS(told[0], "7 of their tokens, 33.3 % of all, are left out");
   EXPECT_CONTAINS(told[1], "1 of 3 samples have no token to learn from");
   EXPECT_CONTAINS(told[1], "train.max_seq_length = 5");
-  EXPECT_CONTAINS(told[1], "or prompt and answer are empty");
+  EXPECT_CONTAINS(told[1], "or their answers are empty or without loss; they are left out");
 }
 
 TEST(Dataset, RefusesRowsOfWhichNoneHasAnythingToLearn) {
@@ -194,6 +194,36 @@ TEST(Dataset, TurnsGoByTheModelsOwnTemplate) {
                   "4 answers are left out: prompt style alpaca takes the first");
   options.include_multiturn_conversations = true;
   EXPECT_EQ(load_dataset(options, byte_encoder(true), nullptr).train.count(), 8);
+}
+
+// A step of them alone would change the weights by their decay, and its loss is no 0.
+TEST(Dataset, RowsWithoutLossAreLeftOutAndCounted) {
+  const Folder folder;
+  const std::string silent =
+      R"({"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"a","weight":0}]})";
+  DatasetOptions options{.json_path = folder.write("a.jsonl", lines(3, kChatRow) + silent + "\n"),
+                         .mask_prompt = true};
+  testing::internal::CaptureStderr();
+  const Dataset dataset = load_dataset(options, chat_encoder(), nullptr);
+  EXPECT_CONTAINS(testing::internal::GetCapturedStderr(), "1 of 4 samples have no token to learn");
+  EXPECT_EQ(dataset.train.count(), 3);
+  EXPECT_EQ(dataset.train.num_without_loss(), 1);
+  ASSERT_EQ(dataset.train_numbers.size(), 3U);
+  EXPECT_EQ(std::ranges::count(dataset.train_numbers, 4), 0);
+  for (int64_t i = 0; i < 3; ++i) EXPECT_GT(dataset.train.num_targets(i), 0);
+  options.keep_without_loss = true;
+  EXPECT_EQ(load_dataset(options, chat_encoder(), nullptr).train.count(), 4);
+}
+
+TEST(Dataset, NamesTheRowWhoseTokenTheModelDoesNotHave) {
+  const Folder folder;
+  DatasetOptions options{
+      .json_path = folder.write("a.jsonl", "{\"text\":\"aa\"}\n{\"text\":\"az\"}\n"),
+      .vocabulary = 'z' + kFirstByte};
+  EXPECT_CONTAINS(message_of([&] { load_dataset(options, byte_encoder(true), nullptr); }),
+                  "data row 2: it has the token 125, and the model's embedding has 125 rows");
+  options.vocabulary += 1;
+  EXPECT_EQ(load_dataset(options, byte_encoder(true), nullptr).train.count(), 2);
 }
 
 TEST(Dataset, ReadyPromptsStayAsTheyAre) {
