@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 
 #include "recipe/import/programs.h"
 #include "recipe/import/shared.h"
@@ -36,6 +37,18 @@ constexpr std::string_view kOnlyDatasets = "snug trains on one file of rows: giv
 constexpr std::string_view kOwnSchedule = "snug's schedules are cosine, linear and constant";
 constexpr std::string_view kNoSuchOptimizer = "snug does not have this optimizer";
 
+void take_special_tokens(Draft& draft, const Found& tokens) {
+  for (const char* key : {"eos_token", "bos_token"})
+    if (const std::string token = text_in(tokens.node, key); !token.empty())
+      draft.differs(
+          tokens.key,
+          fmt::format("{} {}: snug takes the one of the model's folder; if it is another, "
+                      "change it in tokenizer_config.json",
+                      key, token));
+  if (text_in(tokens.node, "eos_token").empty() && text_in(tokens.node, "bos_token").empty())
+    draft.idle(tokens.key, std::string(kOwnTokenizer));
+}
+
 constexpr KeyRow kAxolotlRows[] = {
     // Model and files
     {"base_model", Way::By, "checkpoint_dir", {}, {}, take_model},
@@ -51,11 +64,12 @@ constexpr KeyRow kAxolotlRows[] = {
      {},
      kOwnModel},
     {"tokenizer_config tokenizer_use_fast tokenizer_legacy tokenizer_use_mistral_common "
-     "tokenizer_type tokenizer_save_jinja_files processor_type processor_kwargs special_tokens "
+     "tokenizer_type tokenizer_save_jinja_files processor_type processor_kwargs "
      "fix_untrained_tokens eot_tokens",
      Way::Idle,
      {},
      kOwnTokenizer},
+    {"special_tokens", Way::By, {}, {}, {}, take_special_tokens},
     {"tokens added_tokens_overrides shrink_embeddings",
      Way::Off,
      {},
@@ -158,10 +172,12 @@ constexpr KeyRow kAxolotlRows[] = {
     {"train_on_inputs", Way::Read, "data.mask_prompt"},
     {"sample_packing", Way::Read, "data.packing"},
     {"seed", Way::Same, "seed", {}, "42"},
-    {"chat_template chat_template_jinja chat_template_kwargs default_system_message",
-     Way::Idle,
+    {"chat_template chat_template_jinja", Way::Read, "data.prompt_style"},
+    {"chat_template_kwargs", Way::Idle, {}, "the template of the model's folder takes no options"},
+    {"default_system_message",
+     Way::Off,
      {},
-     "chats are written in the template of the model's folder"},
+     "snug adds no system text; write it into the rows, or into the template"},
     {"excess_length_strategy", Way::Read, "train.max_seq_length", {}, "drop"},
     {"pad_to_sequence_len pad_to_multiple_of sample_packing_group_size sample_packing_bin_size "
      "sample_packing_sequentially sample_packing_mp_start_method multipack_real_batches "
@@ -310,10 +326,33 @@ constexpr std::string_view kRowTypes =
 // Keys of a data set that are read, and those without an effect.
 constexpr std::string_view kReadOfDatasets =
     "path type split data_files field_messages message_property_mappings message_field_role "
-    "message_field_content field roles_to_train";
+    "message_field_content field roles_to_train chat_template train_on_eos train_on_eot";
 constexpr std::string_view kIdleOfDatasets =
-    "ds_type name conversation roles chat_template trust_remote_code revision train_on_eos "
-    "train_on_eot";
+    "ds_type name conversation roles trust_remote_code revision";
+
+// Letters and digits, small.
+std::string bare(std::string_view name) {
+  std::string kept;
+  for (const char c : name)
+    if (std::isalnum(static_cast<unsigned char>(c)))
+      kept += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return kept;
+}
+
+// A template by name takes the place of the model's own. Most recipes name the one that the model
+// has; where its name does not say so, the text that is learnt may be another.
+void take_template(Draft& draft, std::string_view key, const std::string& name) {
+  if (name.empty() || name.starts_with("tokenizer_default")) return;
+  if (bare(draft.text("base_model")).find(bare(name)) != std::string::npos)
+    return draft.differs(
+        key, fmt::format("{}: chats are written in the template of the model's folder", name));
+  draft.refuse(
+      key, "data.prompt_style",
+      fmt::format("the template {} takes the place of the model's own, in which snug "
+                  "writes chats: save it as chat_template.jinja in the model's folder, and "
+                  "confirm with --data.prompt_style chat",
+                  name));
+}
 
 // The keys of one data set; each one that says something else than the usual is refused.
 void check_dataset(Draft& draft, const YamlNode& set) {
@@ -333,7 +372,14 @@ void check_dataset(Draft& draft, const YamlNode& set) {
       if (!((ours == "role" && (theirs.text == "role" || theirs.text == "from")) ||
             (ours == "content" && (theirs.text == "content" || theirs.text == "value"))))
         refuse("message_property_mappings", kOtherRows);
-  if (const YamlNode* roles = find_in(set, "roles_to_train"))
+  const YamlNode* roles = find_in(set, "roles_to_train");
+  if (roles != nullptr && roles->items.empty())
+    refuse("roles_to_train", "nothing would be learnt; leave it out");
+  for (const char* key : {"train_on_eos", "train_on_eot"})
+    if (const std::string when = text_in(set, key); !when.empty() && when != "turn")
+      refuse(key, "snug learns the end of each answer that it learns, which is turn");
+  take_template(draft, "datasets", text_in(set, "chat_template"));
+  if (roles != nullptr)
     for (const YamlNode& role : roles->items)
       if (role.text != "assistant" && role.text != "gpt")
         refuse("roles_to_train",
@@ -379,6 +425,16 @@ void take_datasets(Draft& draft) {
                                     "choose with --data.prompt_style",
                                     type.empty() ? "with a format of its own" : type));
   draft.set("data.prompt_style", style, key);
+}
+
+// The template of all data sets.
+void take_chat_keys(Draft& draft) {
+  if (draft.text("chat_template") == "jinja" || draft.on("chat_template_jinja"))
+    draft.refuse("chat_template_jinja", "data.prompt_style",
+                 "save the template as chat_template.jinja in the model's folder, and confirm with "
+                 "--data.prompt_style chat");
+  else
+    take_template(draft, "chat_template", draft.text("chat_template"));
 }
 
 void take_test_datasets(Draft& draft) {
@@ -448,6 +504,7 @@ void finish_axolotl(Draft& draft) {
                     {"expert_parallel_size", "ep"}});
   take_datasets(draft);
   take_test_datasets(draft);
+  take_chat_keys(draft);
   if (draft.find("val_set_size") == nullptr && draft.find("test_datasets") == nullptr)
     draft.set("data.val_split_fraction", "0", "val_set_size");
   draft.set("data.mask_prompt", draft.on("train_on_inputs") ? "false" : "true", "train_on_inputs");

@@ -14,6 +14,14 @@ using Way = KeyRow::Way;
 constexpr std::string_view kOwnFolder = "the model and its tokenizer are those of the folder";
 
 // ModelConfig
+void take_eos_token(Draft& draft, const Found& token) {
+  draft.differs(
+      token.key,
+      fmt::format("{}: snug ends texts with the tokenizer's own; if that is another, set it "
+                  "as eos_token in the tokenizer_config.json of the model's folder",
+                  token.node.text));
+}
+
 constexpr KeyRow kModelRows[] = {
     {"model_name_or_path", Way::By, "checkpoint_dir", {}, {}, take_model},
     {"dtype", Way::Read, "precision"},
@@ -60,7 +68,11 @@ constexpr KeyRow kSftRows[] = {
     {"dataset_text_field", Way::Words, "data.prompt_style", "text=auto messages=auto"},
     {"loss_type", Way::Read, "train.loss_normalization", {}, "nll"},
     {"activation_offloading", Way::Same, "activation_offload"},
-    {"chat_template_path eos_token pad_token", Way::Idle, {}, kOwnFolder},
+    {"chat_template_path", Way::Off, "data.prompt_style",
+     "save the template as chat_template.jinja in the model's folder, and confirm with "
+     "--data.prompt_style chat"},
+    {"eos_token", Way::By, {}, {}, {}, take_eos_token},
+    {"pad_token", Way::Idle, {}, kOwnFolder},
     {"packing_strategy padding_free pad_to_multiple_of eval_packing dataset_num_proc "
      "dataset_batch_size dataset_kwargs truncation_mode shuffle_dataset chars_per_token "
      "num_of_sequences",

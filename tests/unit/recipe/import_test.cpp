@@ -786,7 +786,7 @@ TEST(Import, ListsTheKeysOfADataSetToo) {
       "base_model: m\nlearning_rate: 1e-4\ndatasets:\n  - {path: a.json, type: alpaca, ds_type: "
       "json, train_on_eos: turn}\n");
   EXPECT_CONTAINS(print_imported(import_file(file.string()), file.string()),
-                  "line 3: datasets: ds_type, train_on_eos: ");
+                  "line 3: datasets: ds_type: ");
 }
 
 // --- what they name ---
@@ -1078,6 +1078,39 @@ TEST(Import, RefusesWhatItCannotCarryOver) {
                   ":1: max_seq_length: is 128 here and 256 in line 2; leave one of them out");
   EXPECT_CONTAINS(import_fault("checkpointer:\n  _component_: x.FullModelMetaCheckpointer\n"),
                   ":2: checkpointer._component_: snug does not read Meta's own files");
+}
+
+// What changes the text that is learnt is carried over, said to differ, or refused.
+TEST(Import, SaysWhatBecomesOfTemplatesAndTokens) {
+  const auto with = [](const std::string& model, const std::string& more) {
+    const TemporaryFile file("base_model: " + model + "\nlearning_rate: 1e-4\n" + more);
+    return import_file(file.string());
+  };
+  const Imported own = with("meta-llama/Meta-Llama-3.1-8B",
+                            "chat_template: llama3\nspecial_tokens: {eos_token: <|eot_id|>}\n");
+  EXPECT_TRUE(own.refused.empty());
+  std::string said;
+  for (const ImportRemark& remark : own.differing) said += remark.why + "\n";
+  EXPECT_CONTAINS(said, "llama3: chats are written in the template of the model's folder");
+  EXPECT_CONTAINS(said, "eos_token <|eot_id|>: snug takes the one of the model's folder");
+  EXPECT_TRUE(with("m", "chat_template: tokenizer_default\n").refused.empty());
+  const std::string axolotl = "base_model: smol\nlearning_rate: 1e-4\n";
+  EXPECT_CONTAINS(import_fault(axolotl + "chat_template: llama3\n"),
+                  ":3: chat_template: the template llama3 takes the place of the model's own");
+  EXPECT_CONTAINS(import_fault(axolotl + "chat_template: jinja\nchat_template_jinja: x\n"),
+                  "save the template as chat_template.jinja");
+  EXPECT_CONTAINS(import_fault(axolotl + "default_system_message: Be good.\n"),
+                  "snug adds no system text");
+  const std::string set = "datasets: [{path: a.json, type: chat_template, ";
+  EXPECT_CONTAINS(import_fault(axolotl + set + "roles_to_train: []}]\n"),
+                  "nothing would be learnt");
+  EXPECT_CONTAINS(import_fault(axolotl + set + "train_on_eos: last}]\n"), "the end of each answer");
+  EXPECT_CONTAINS(import_fault(axolotl + set + "chat_template: chatml}]\n"), "the template chatml");
+  EXPECT_CONTAINS(import_fault("model_name_or_path: m\nstage: sft\ndefault_system: x\n"),
+                  "snug adds no system text");
+  EXPECT_CONTAINS(
+      import_fault("model_name_or_path: m\nuse_peft: true\nchat_template_path: t.jinja\n"),
+      "save the template as chat_template.jinja");
 }
 
 // Files of Phi have no q_proj.
