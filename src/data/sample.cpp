@@ -75,8 +75,13 @@ Segments chat_segments(std::span<const Message> turns, const PromptStyle& style,
   for (const tokenizer::RenderedChat::Answer& answer : chat.answers) {
     add_until(answer.begin, {});
     const Message& turn = turns[answer.turn];
-    const bool says_nothing = !options.keep_empty_answers && is_blank(turn.content) &&
-                              turn.thought().empty() && !turn.calls_tools();
+    const bool calls =
+        turn.calls_tools() && std::ranges::none_of(chat.left_out, [&](const auto& left_out) {
+          return left_out.what == "call" && left_out.turn == answer.turn;
+        });
+    const bool is_silent = is_blank(turn.content) || turn.calls_are_content;
+    const bool says_nothing =
+        !options.keep_empty_answers && is_silent && turn.thought().empty() && !calls;
     if (says_nothing)
       segments.left_out.push_back({std::ssize(segments.parts), "answer without words", ""});
     const std::string_view text =
@@ -273,11 +278,16 @@ void end_answers(std::span<const Segment> segments, std::vector<std::vector<int3
                  const TextEncoder& encoder) {
   for (size_t i = 0; i < segments.size(); ++i) {
     if (!segments[i].is_open || !segments[i].learnt) continue;
+    // </tool_call> and the like are marks that end no turn.
+    const auto closes_tag = [&](int32_t id) {
+      return id != encoder.eos && encoder.text_of && encoder.text_of(id).starts_with("</") &&
+             encoder.text_of(id) != "</s>";
+    };
     const auto is_text = [&](int32_t id) {
       return !encoder.text_of || !is_blank(encoder.text_of(id));
     };
     const auto last = std::ranges::find_if(ids[i].rbegin(), ids[i].rend(), is_text);
-    if (last != ids[i].rend() && encoder.ends_turn(*last)) continue;
+    if (last != ids[i].rend() && encoder.ends_turn(*last) && !closes_tag(*last)) continue;
     if (i + 1 == segments.size()) {
       ids[i] = encoder.with_eos(std::move(ids[i]));
     } else if (!ids[i + 1].empty() && encoder.ends_turn(ids[i + 1].front())) {
@@ -333,7 +343,7 @@ Sample make_sample(const Row& row, const PromptStyle& style, const TextEncoder& 
       throw UserError(
           "the row is a text alone, and this model's encoder reads a question; give it columns "
           "such as \"instruction\" and \"output\"");
-    const Sample sample = read_and_answered(row, chat, all, encoder, options);
+    Sample sample = read_and_answered(row, chat, all, encoder, options);
     check_tokens(sample, encoder, options);
     return sample;
   }

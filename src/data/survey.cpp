@@ -98,7 +98,11 @@ std::vector<SampleAt> samples_by_row(const Dataset& dataset) {
   std::vector<SampleAt> samples;
   for (int64_t i = 0; i < dataset.train.count(); ++i) samples.push_back({false, i});
   for (int64_t i = 0; i < dataset.validation.count(); ++i) samples.push_back({true, i});
-  std::ranges::stable_sort(samples, {}, [&](SampleAt at) { return row_number(dataset, at); });
+  // Of a row that became several, those behind more turns are longer.
+  std::ranges::stable_sort(samples, {}, [&](SampleAt at) {
+    const SampleStore& store = at.held_out ? dataset.validation : dataset.train;
+    return std::pair(row_number(dataset, at), store.length(at.index));
+  });
   return samples;
 }
 

@@ -233,7 +233,7 @@ std::string totals_text(const data::Dataset& dataset, const data::DataSurvey& fo
                         printable(fmt::format("{}", fmt::join(dataset.unread, ", "))));
   std::vector<std::string> left_out;
   for (const auto& [what, count] : found.left_out) left_out.push_back(data::counted(count, what));
-  if (!left_out.empty()) text += fmt::format("Left out  {} of chats\n", fmt::join(left_out, ", "));
+  if (!left_out.empty()) text += fmt::format("Left out  {}\n", fmt::join(left_out, ", "));
   return text;
 }
 

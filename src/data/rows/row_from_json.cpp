@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "data/pictures/picture_text.h"
 #include "data/rows/row_pictures.h"
 
@@ -20,7 +22,6 @@ using json = nlohmann::ordered_json;
 
 constexpr const char* kSystemKeys[] = {"system", "system_prompt"};
 constexpr const char* kCallKeys[] = {"tool_calls", "function_call"};
-constexpr const char* kThoughts[] = {"reasoning_content", "thinking", "reasoning"};
 // Whether an answer is learnt: OpenAI's and Mistral's "weight", axolotl's "train" and "training",
 // ms-swift's "loss" and others'.
 constexpr const char* kLossKeys[] = {"weight", "train",     "training", "loss",
@@ -40,13 +41,17 @@ std::string columns_of(const json& object) {
 }
 
 // ShareGPT's and ms-swift's names for the parties of a chat.
-std::string role_of(std::string name) {
+std::string role_of(const std::string& given) {
+  std::string name(trimmed(given));
+  for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  for (const char* known : {"user", "assistant", "system", "tool", "developer"})
+    if (name == known) return name;
   if (name == "human") return "user";
   for (const char* assistant : {"gpt", "bot", "chatbot", "model", "function_call", "tool_call"})
     if (name == assistant) return "assistant";
   for (const char* tool : {"observation", "tool_response", "tool_responses", "function_response"})
     if (name == tool) return "tool";
-  return name;
+  return given;
 }
 
 // A turn of theirs whose text is a call, or a list of calls.
@@ -215,9 +220,10 @@ void add_turn(const json& turn, size_t number, Row& row, const Columns& columns,
                        return found != nullptr && !is_empty(*found);
                      });
   row.needs_template |= calls;
-  const bool thinks = turn.is_object() && std::ranges::any_of(kThoughts, [&](const char* key) {
-                        return field(turn, key) != nullptr;
-                      });
+  const bool thinks =
+      turn.is_object() && std::ranges::any_of(tokenizer::kThoughtKeys, [&](const char* key) {
+        return field(turn, key) != nullptr;
+      });
   if (role != nullptr && (content != nullptr || calls || thinks)) {
     const std::string name = text_of(*role, "role", place);
     Message message{role_of(name), content ? turn_text(turn, *content, row, columns, place) : "",
@@ -268,8 +274,7 @@ void add_turns(const json& turns, std::string_view column, Row& row, const Colum
 // What stands beside the turns for the model to know.
 std::string system_of(const json& object, const std::string& where) {
   for (const char* key : kSystemKeys)
-    if (const json* system = field(object, key); system != nullptr && system->is_string())
-      return text_of(*system, key, where);
+    if (const json* system = field(object, key)) return text_of(*system, key, where);
   return "";
 }
 
@@ -346,6 +351,8 @@ Row pair_row(const json& object, const PairColumns& pair, const Columns& columns
     for (Message& turn : row.messages) turn.in_prompt = true;
     add_turns(answer, pair.answer, row, columns, where);
     place_pictures(object, row, columns, where);
+    put_system_first(system_of(object, where), row);
+    row.tools = tools_of(object, where);
     fill_first_exchange(row, where);
     return row;
   }
@@ -358,21 +365,38 @@ Row pair_row(const json& object, const PairColumns& pair, const Columns& columns
   return with_what_comes_before(std::move(row), object, columns, where);
 }
 
-// Columns of rows that say which answer is better, how good one is, or what a text is.
+// Columns of rows that say which answer is better.
+constexpr const char* kPreferenceKeys[] = {"chosen",
+                                           "rejected",
+                                           "chosen_response",
+                                           "rejected_response",
+                                           "chosen_messages",
+                                           "rejected_messages",
+                                           "chosen_answer",
+                                           "rejected_answer",
+                                           "chosen_completion",
+                                           "rejected_completion"};
+
 bool is_preference(const std::string& name) {
-  for (const std::string_view word : {"chosen", "rejected"})
-    if (name.starts_with(word) && (name.size() == word.size() || name[word.size()] == '_'))
-      return true;
+  return std::ranges::find(kPreferenceKeys, name) != std::end(kPreferenceKeys);
+}
+
+// true, false, their texts, as CSV has them, 1 or 0.
+bool is_verdict(const json& value) {
+  if (value.is_boolean() || value == 0 || value == 1) return true;
+  if (!value.is_string()) return false;
+  const auto& text = value.get_ref<const std::string&>();
+  for (const char* word : {"true", "false", "True", "False", "TRUE", "FALSE"})
+    if (text == word) return true;
   return false;
 }
 
+constexpr const char* kAnswerKeys[] = {"output", "response", "completion", "answer", "solution"};
+
 [[noreturn]] void refuse_objective(const std::string& where, const std::string& column,
                                    const char* objective, const char* remedy) {
-  throw UserError(
-      "{}: the column \"{}\" is made for {}, and snug learns answers: what such a row says would "
-      "be "
-      "learnt as if it were one; {}",
-      where, shortened(column, 60), objective, remedy);
+  throw UserError("{}: the column \"{}\" is made for {}, which snug does not train; {}", where,
+                  shortened(column, 60), objective, remedy);
 }
 
 // Rows made for another objective would teach the wrong thing without a word.
@@ -385,23 +409,19 @@ void check_objective(const json& object, const std::string& where) {
                        "to learn the better answers alone, keep them as \"output\" or as the last "
                        "turn of \"messages\", and leave the others out");
   }
-  const json* label = field(object, "label");
-  if (field(object, "kto_tag")) label = field(object, "kto_tag");
-  if (label == nullptr || label->is_structured()) return;
-  const std::string name = field(object, "kto_tag") ? "kto_tag" : "label";
-  const bool is_answered =
-      field(object, "completion") ||
-      (label->is_boolean() && std::ranges::any_of(kChatKeys, [&](const char* key) {
-         return field(object, key) != nullptr;
-       }));
-  if (is_answered || name == "kto_tag")
-    refuse_objective(where, name, "answers rated good or bad (KTO)",
-                     "to learn the good ones alone, keep those rows and leave the column out");
-  const json* text = field(object, "text");
-  const bool is_class = text != nullptr && !field(object, "output") && !field(object, "answer") &&
-                        !field(object, "response");
-  if (is_class)
-    refuse_objective(where, name, "classification",
+  const auto has_any = [&](const auto& keys) {
+    return std::ranges::any_of(keys,
+                               [&](const char* key) { return field(object, key) != nullptr; });
+  };
+  const bool is_answered = has_any(kChatKeys) || has_any(kAnswerKeys);
+  for (const char* key : {"kto_tag", "label"})
+    if (const json* verdict = field(object, key); verdict && is_verdict(*verdict) && is_answered)
+      refuse_objective(where, key, "answers rated good or bad (KTO)",
+                       "it would learn the bad ones too: keep the good rows, and leave the column "
+                       "out");
+  const json *text = field(object, "text"), *label = field(object, "label");
+  if (text != nullptr && label != nullptr && !label->is_structured() && !is_answered)
+    refuse_objective(where, "label", "classification",
                      "to learn to answer with the class, write it as \"output\" beside the text as "
                      "\"instruction\"; to learn the texts, leave the column out");
 }
@@ -466,7 +486,7 @@ Row row_from_json(const json& object, const Columns& columns, const std::string&
 
 std::vector<std::string> row_columns(const Columns& columns) {
   std::vector<std::string> all = {columns.instruction, columns.input, columns.output, "text",
-                                  "history",           "tools",       "label",        "kto_tag"};
+                                  "history",           "tools"};
   const auto add = [&](const auto& keys) {
     all.insert(all.end(), std::begin(keys), std::end(keys));
   };
@@ -478,7 +498,9 @@ std::vector<std::string> row_columns(const Columns& columns) {
   return all;
 }
 
-bool is_foreign_column(const std::string& name) { return is_preference(name); }
+bool is_foreign_column(const std::string& name) {
+  return is_preference(name) || name == "label" || name == "kto_tag";
+}
 
 std::string shortened(std::string text, size_t max_bytes) {
   for (char& c : text)

@@ -4,7 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -217,14 +219,48 @@ std::string ending_of(const std::filesystem::path& path) {
   return (is_compressed(path) ? path.stem() : path).extension().string();
 }
 
+// Numbers of JSON have no bounds, those of its parser have: whole ones beyond them are read as
+// text, for a template to write as they stand. Nothing where there is none.
+std::optional<std::string> with_long_numbers_as_text(std::string_view text) {
+  constexpr size_t kFewestDigits = 19;
+  std::string copy;
+  size_t copied = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '"') {
+      for (++i; i < text.size() && text[i] != '"'; ++i) i += text[i] == '\\' ? 1 : 0;
+      continue;
+    }
+    if (text[i] != '-' && (text[i] < '0' || text[i] > '9')) continue;
+    const size_t begin = i,
+                 end = std::min(text.find_first_not_of("0123456789", i + 1), text.size());
+    const bool is_whole =
+        end == text.size() || std::string_view(".eE").find(text[end]) == text.npos;
+    i = std::min(is_whole ? end : text.find_first_not_of("0123456789.eE+-", end), text.size()) - 1;
+    if (!is_whole || end - begin < kFewestDigits) continue;
+    int64_t low = 0;
+    uint64_t high = 0;
+    const std::string_view number = text.substr(begin, end - begin);
+    const bool fits =
+        std::from_chars(number.data(), number.data() + number.size(), low).ec == std::errc() ||
+        std::from_chars(number.data(), number.data() + number.size(), high).ec == std::errc();
+    if (fits) continue;
+    copy.append(text.substr(copied, begin - copied)).append("\"").append(number).append("\"");
+    copied = end;
+  }
+  if (copied == 0) return std::nullopt;
+  return copy.append(text.substr(copied));
+}
+
 std::vector<Row> rows_from_text(std::string_view whole, const std::string& ending,
                                 const Columns& columns, const std::string& name) {
   check_text(without_byte_order_mark(whole), name);
   const std::string_view text = without_byte_order_mark(whole);
   if (ending == ".csv") return rows_from_csv(text, separator_of(text), columns, name);
   if (ending == ".tsv") return rows_from_csv(text, '\t', columns, name);
-  return ending == ".json" ? rows_from_json(text, columns, name)
-                           : rows_from_jsonl(text, columns, name);
+  const std::optional<std::string> changed = with_long_numbers_as_text(text);
+  const std::string_view json = changed ? std::string_view(*changed) : text;
+  return ending == ".json" ? rows_from_json(json, columns, name)
+                           : rows_from_jsonl(json, columns, name);
 }
 
 std::vector<Row> read_text_rows(const std::filesystem::path& path, const Columns& columns) {
@@ -296,7 +332,7 @@ std::vector<Row> split_turns(const std::vector<Row>& rows) {
   };
   std::vector<Row> all;
   for (const Row& row : rows) {
-    if (std::ranges::count_if(row.messages, is_learnt) < 2) {
+    if (std::ranges::none_of(row.messages, is_learnt)) {
       all.push_back(row);
       continue;
     }

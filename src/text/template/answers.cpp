@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
@@ -16,6 +17,7 @@
 namespace snug::tokenizer {
 namespace {
 
+using nlohmann::ordered_json;
 using Answer = RenderedChat::Answer;
 
 // How models begin a thought.
@@ -115,7 +117,8 @@ class AnswerFinder {
       all = all && (found[i] || !is_answer(i) || is_blank(turns_[i].content));
     if (!all) take_by_marks(found);
     // What templates write behind all turns ends the last.
-    if (ends_with_answer() && found.back() && !chat_.answers.empty())
+    if (ends_with_answer() && found.back() && !chat_.answers.empty() &&
+        chat_.answers.back().turn + 1 == turns_.size())
       chat_.answers.back().end = chat_.text.size();
   }
 
@@ -127,7 +130,7 @@ class AnswerFinder {
   }
 
   // How much of an answer's run the prompt before it would have written.
-  size_t opening_length(size_t turn, std::string_view text) const {
+  size_t opening_length(size_t turn, std::string_view text) {
     const auto before = turns_.first(turn);
     const bool is_asked = std::ranges::count(before, "user", &Message::role) > 0;
     if (!opening_.empty()) {
@@ -136,7 +139,13 @@ class AnswerFinder {
           is_asked ? (text.starts_with(opening_) ? 0 : text.npos) : text.find(opening_);
       if (at != text.npos) return at + opening_.size();
       if (is_asked) {
-        const std::string own = opening_behind(before, render_);
+        // By whom it follows, or long chats would be rendered once a turn.
+        const auto known = openings_.find(before.back().role);
+        const std::string& own =
+            known != openings_.end()
+                ? known->second
+                : openings_.emplace(before.back().role, opening_behind(before, render_))
+                      .first->second;
         const size_t common = common_length(text, own);
         if (common > 0 && common >= own.find_last_not_of(" \t\r\n") + 1) return common;
         if (own.empty()) return 0;
@@ -149,11 +158,6 @@ class AnswerFinder {
     return front.find_last_not_of(" \t\r\n") + 1;
   }
 
-  // A text that no conversation has.
-  static std::string mark_of(size_t turn) {
-    return fmt::format("\xEE\x80\x80{}\xEE\x80\x81", turn);
-  }
-
   // The same conversation with marks as the contents that were not found; then what lies between
   // them is looked for in the text, in order.
   void take_by_marks(const std::vector<bool>& found) {
@@ -161,7 +165,7 @@ class AnswerFinder {
     std::vector<size_t> turns;
     for (size_t i = 0; i < marked.size(); ++i) {
       if (found[i] || !is_answer(i) || is_blank(marked[i].content)) continue;
-      marked[i].content = mark_of(i);
+      marked[i].content = mark_of("a", i);
       turns.push_back(i);
     }
     std::string around;
@@ -173,7 +177,7 @@ class AnswerFinder {
     std::vector<Answer> answers;
     size_t from = 0, at = 0;
     for (const size_t turn : turns) {
-      const std::string mark = mark_of(turn);
+      const std::string mark = mark_of("a", turn);
       const size_t end = around.find(mark, from);
       if (end == around.npos) return;
       const size_t begin = chat_.text.find(around.substr(from, end - from), at);
@@ -215,10 +219,62 @@ class AnswerFinder {
   }
 
   void leave_out(size_t turn, std::string what, const std::string& words) {
-    chat_.left_out.push_back({place_of(turn), std::move(what), words});
+    chat_.left_out.push_back({place_of(turn), turn, std::move(what), words});
+  }
+
+  // A text that no conversation has.
+  static std::string mark_of(const char* what, size_t turn, size_t number = 0) {
+    return fmt::format("\xEE\x80\x80{}{}.{}\xEE\x80\x81", what, turn, number);
+  }
+
+  static ordered_json* function_of(ordered_json& call) {
+    if (!call.is_object()) return nullptr;
+    ordered_json* function = call.contains("function") ? &call["function"] : &call;
+    const bool is_named =
+        function->is_object() && function->contains("name") && (*function)["name"].is_string();
+    return is_named ? function : nullptr;
+  }
+
+  // The same conversation with marks as the thoughts and the names of what is called: whether a
+  // short one is written cannot be seen otherwise. Nothing where there is none, or if it is
+  // refused.
+  std::optional<std::string> with_marks() const {
+    std::vector<Message> marked(turns_.begin(), turns_.end());
+    bool is_changed = false;
+    for (size_t i = 0; i < marked.size(); ++i) {
+      Message& turn = marked[i];
+      if (!is_answer(i)) continue;
+      if (const std::string thought = turn.thought(); !thought.empty()) {
+        const size_t at = turn.content.find(thought);
+        if (at != std::string::npos && at < turn.content.find("</think>"))
+          turn.content.replace(at, thought.size(), mark_of("t", i));
+        is_changed = true;
+      }
+      if (turn.more.empty()) continue;
+      ordered_json more = ordered_json::parse(turn.more);
+      for (const char* key : kThoughtKeys)
+        if (more.contains(key) && more[key].is_string()) more[key] = mark_of("t", i);
+      if (more.contains("tool_calls") && more["tool_calls"].is_array())
+        for (size_t k = 0; k < more["tool_calls"].size(); ++k)
+          if (ordered_json* function = function_of(more["tool_calls"][k])) {
+            (*function)["name"] = mark_of("c", i, k);
+            is_changed = true;
+          }
+      turn.more = more.dump();
+    }
+    if (!is_changed) return std::nullopt;
+    try {
+      return render_(marked, false, nullptr);
+    } catch (const UserError&) {
+      return std::nullopt;
+    }
   }
 
   void note_what_is_left_out() {
+    const std::optional<std::string> marked = with_marks();
+    const auto is_written = [&](const std::string& mark) {
+      return !marked || marked->find(mark) != std::string::npos;
+    };
     for (size_t i = 0; i < turns_.size(); ++i) {
       const Message& turn = turns_[i];
       const std::string content = repair_utf8(trimmed(turn.content));
@@ -227,27 +283,25 @@ class AnswerFinder {
           leave_out(i, "turn of role " + turn.role, content);
         continue;
       }
-      const std::string written = written_of(i), thought = turn.thought();
-      if (!content.empty() && written.empty()) leave_out(i, "answer", content);
-      if (!thought.empty() && written.find(thought) == std::string::npos)
+      if (!content.empty() && !turn.calls_are_content && written_of(i).empty())
+        leave_out(i, "answer", content);
+      if (const std::string thought = turn.thought();
+          !thought.empty() && !is_written(mark_of("t", i)))
         leave_out(i, "thought", thought);
-      if (turn.more.empty() || written.empty()) continue;
-      const auto more = nlohmann::ordered_json::parse(turn.more);
-      const auto calls = more.find("tool_calls");
-      if (calls == more.end() || !calls->is_array()) continue;
-      for (const auto& call : *calls) {
-        const auto& function = call.contains("function") ? call["function"] : call;
-        if (!function.is_object() || !function.contains("name") || !function["name"].is_string())
-          continue;
-        const auto name = function["name"].get<std::string>();
-        if (written.find(name) == std::string::npos) leave_out(i, "call", function.dump());
-      }
+      if (turn.more.empty() || turn.calls_are_content) continue;
+      ordered_json more = ordered_json::parse(turn.more);
+      if (!more.contains("tool_calls") || !more["tool_calls"].is_array()) continue;
+      for (size_t k = 0; k < more["tool_calls"].size(); ++k)
+        if (ordered_json* function = function_of(more["tool_calls"][k]);
+            function != nullptr && !is_written(mark_of("c", i, k)))
+          leave_out(i, "call", function->dump());
     }
   }
 
   std::span<const Message> turns_;
   const RenderTurns& render_;
   const std::string& opening_;
+  std::map<std::string, std::string> openings_;
   std::vector<Run> runs_;
   RenderedChat chat_;
 };

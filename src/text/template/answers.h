@@ -27,7 +27,4 @@ std::string opening_behind(std::span<const Message> turns, const RenderTurns& re
 RenderedChat find_answers(std::span<const Message> turns, const RenderTurns& render,
                           const std::string& opening, bool template_marks_answers);
 
-// Names of a thought that stands beside its answer, the first of them transformers' own.
-inline constexpr const char* kThoughtKeys[] = {"reasoning_content", "thinking", "reasoning"};
-
 }  // namespace snug::tokenizer

@@ -159,11 +159,11 @@ jinja::Value ChatTemplate::Parsed::entry_of(const Message& message) const {
   bool has_content = !more.contains("content");
   more.erase("content");
   std::string content = message.content;
-  if (message.calls_are_content) {
-    if (takes_calls)
-      content.clear();
-    else
-      more.erase("tool_calls");
+  if (message.calls_are_content && !takes_calls) more.erase("tool_calls");
+  if (message.calls_are_content && takes_calls) {
+    content.clear();
+    // Some write calls only where nothing is said.
+    has_content = !keys.asked_whether_none.contains("content");
   }
   for (const char* key : {"tool_calls", "function_call"})
     if (more.contains(key) && !keys.asked.contains(key))
@@ -210,7 +210,7 @@ RenderedChat ChatTemplate::render_chat(std::span<const Message> messages, std::s
   };
   RenderedChat chat = find_answers(messages, render, parsed_->opening, parsed_->keys.marks_answers);
   if (!tools.empty() && !parsed_->keys.variables.contains("tools"))
-    chat.left_out.insert(chat.left_out.begin(), {0, "list of tools", std::string(tools)});
+    chat.left_out.insert(chat.left_out.begin(), {0, 0, "list of tools", std::string(tools)});
   return chat;
 }
 

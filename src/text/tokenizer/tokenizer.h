@@ -23,6 +23,9 @@ struct SpecialTokens {
   bool add_bos = false, add_eos = false;
 };
 
+// Names of a thought that stands beside its answer, the first of them transformers' own.
+inline constexpr const char* kThoughtKeys[] = {"reasoning_content", "thinking", "reasoning"};
+
 struct Message {
   std::string role, content;
   bool learnt = true;  // of an answer in a training set; templates do not see it
@@ -49,6 +52,7 @@ struct RenderedChat {
   // What a turn has and the text has not: shown at this byte.
   struct LeftOut {
     size_t at;
+    size_t turn;
     std::string what;  // "thought", "call", "answer", "turn of role critic", "list of tools"
     std::string words;
   };

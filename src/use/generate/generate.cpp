@@ -145,6 +145,7 @@ void generate(const recipe::GenerateOptions& given) {
   TextGenerator generator(*lm.executor, *lm.model, *lm.tokenizer, lm.precision.compute);
   for (const std::string& one : all) {
     options.prompt = one;
+    if (all.size() > 1 && !options.json) print_piece("> " + one + "\n");
     if (lm.adapters.empty()) answer_all(generator, prompt(nullptr), options, "");
     for (const engine::LoadedAdapter& adapter : lm.adapters) {
       lm.use(adapter);

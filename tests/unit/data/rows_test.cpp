@@ -401,8 +401,28 @@ TEST(Rows, RefusesRowsMadeForAnotherObjective) {
   for (const char* row : {R"({"text":"t","label":1})", R"({"text":"t","label":"good"})"})
     EXPECT_CONTAINS(refusal("a.jsonl", row), "classification");
   // Flags and scores beside answers are columns like others.
-  EXPECT_EQ(
-      rows_of("a.jsonl", R"({"question":"q","answer":"a","rejected":false,"label":3})").size(), 1U);
+  EXPECT_EQ(rows_of("a.jsonl", R"({"question":"q","answer":"a","rejected":false,"label":3,)"
+                               R"("rejected_reason":"too long"})")
+                .size(),
+            1U);
+}
+
+TEST(Rows, WholeNumbersBeyondTheParsersAreTexts) {
+  const auto arguments = [](const std::string& numbers) {
+    const std::string call = R"({"messages":[{"role":"user","content":"q 123456789012345678901"},)"
+                             R"({"role":"assistant","tool_calls":[{"function":{"name":"f",)"
+                             R"("arguments":)" +
+                             numbers + "}}]}]}";
+    const std::vector<Row> rows = rows_of("a.jsonl", call);
+    EXPECT_EQ(rows[0].messages[0].content, "q 123456789012345678901");
+    const std::string& more = rows[0].messages[1].more;
+    const size_t begin = more.find("\"arguments\":") + 12;
+    return more.substr(begin, more.find("}}]") - begin);
+  };
+  EXPECT_EQ(arguments("[123456789012345678901234567890,-99999999999999999999]"),
+            R"(["123456789012345678901234567890","-99999999999999999999"])");
+  EXPECT_EQ(arguments("[18446744073709551615,-9223372036854775808,1e30,0.12345678901234567890123]"),
+            "[18446744073709551615,-9223372036854775808,1e+30,0.12345678901234568]");
 }
 
 TEST(Rows, ReadsChatsAsArraysAndAsTexts) {
