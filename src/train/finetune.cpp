@@ -139,6 +139,7 @@ void Finetune::run() {
   } catch (const std::exception& error) {
     log_->end_line();
     end("error", error.what());
+    log_->check_folder();  // whatever failed first in a folder that is gone
     throw;
   }
   end("ok", "");

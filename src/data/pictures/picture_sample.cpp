@@ -34,6 +34,8 @@ Turns plain_turns(const std::string& question, const std::string& answer) {
   return {question, spaced ? answer : " " + answer};
 }
 
+}  // namespace
+
 int64_t room_for_answer(const Sample& question, const SampleOptions& options) {
   if (options.max_seq_length <= 0) return kCaptionTokens;
   const int64_t room = options.max_seq_length - std::ssize(question.ids);
@@ -45,8 +47,6 @@ int64_t room_for_answer(const Sample& question, const SampleOptions& options) {
         question.ids.size(), options.max_seq_length);
   return room;
 }
-
-}  // namespace
 
 std::string with_marks(const std::string& prompt, int64_t count) {
   const int64_t found = count_marks(prompt);

@@ -28,6 +28,10 @@ void check_places(const Sample& sample, const Reading& reading);
 Sample make_question(std::string text, std::span<const Grid> grids, const TextEncoder& encoder,
                      const SampleOptions& options);
 
+// How many tokens an answer may have behind this question: what max_seq_length leaves, or
+// kCaptionTokens. Throws UserError if that is none.
+int64_t room_for_answer(const Sample& question, const SampleOptions& options);
+
 // A question about a picture and its answer, of which only the latter is learned. The picture
 // stands where `prompt` has kPictureMark, or else before it. In the chat style both are turns; else
 // the answer follows the prompt. Without max_seq_length an answer has up to kCaptionTokens. Throws

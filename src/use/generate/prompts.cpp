@@ -56,6 +56,7 @@ Prompt picture_prompt(const models::Model& model, const data::TextEncoder& encod
   data::Sample sample =
       data::make_question(std::move(asked), {&picture.grid, 1}, style.encoder_of_prompts(encoder),
                           {.reading = reading});
+  data::room_for_answer(sample, {.max_seq_length = model.dimensions().max_positions});
   return sample_prompt(std::move(sample), std::move(picture.pixels));
 }
 
