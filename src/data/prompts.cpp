@@ -120,16 +120,16 @@ TextEncoder make_encoder(const tokenizer::Tokenizer& tokenizer) {
   encoder.pad = special.pad;
   encoder.add_bos = special.add_bos;
   encoder.encode = [&tokenizer](std::string_view text) { return tokenizer.encode(text, false); };
-  if (tokenizer.has_chat_template())
+  if (tokenizer.has_chat_template()) {
     encoder.chat = [&tokenizer](std::span<const tokenizer::Message> turns, bool open,
                                 std::string_view tools) {
       return tokenizer.apply_chat_template(turns, open, tools);
     };
-  if (tokenizer.has_chat_template())
     encoder.whole_chat = [&tokenizer](std::span<const tokenizer::Message> turns,
                                       std::string_view tools) {
       return tokenizer.render_chat(turns, tools);
     };
+  }
   encoder.is_special = [&tokenizer](int32_t id) { return tokenizer.is_special(id); };
   encoder.text_of = [&tokenizer](int32_t id) { return tokenizer.decode({&id, 1}, false); };
   return encoder;

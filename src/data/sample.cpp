@@ -203,14 +203,17 @@ int64_t count_raw(const Row& row, const TextEncoder& encoder, int64_t limit) {
 // The last answer, behind all that comes before it.
 Sample read_and_answered(const Row& row, std::span<const Message> chat, const Segments& all,
                          const TextEncoder& encoder, SampleOptions options) {
-  const auto last = std::ranges::find_if(all.parts.rbegin(), all.parts.rend(), &Segment::is_answer);
+  // The number of parts before it; all of them where there is none.
+  size_t last = all.parts.size();
+  for (size_t i = 0; i < all.parts.size(); ++i)
+    if (all.parts[i].is_answer) last = i;
   std::string prompt, answer;
   int64_t earlier = 0;
-  for (auto part = all.parts.begin(); part != all.parts.end() && &*part != &*last; ++part) {
-    prompt += part->text;
-    earlier += part->is_answer && part->learnt ? 1 : 0;
+  for (const Segment& part : std::span(all.parts).first(last)) {
+    prompt += part.text;
+    earlier += part.is_answer && part.learnt ? 1 : 0;
   }
-  if (last != all.parts.rend()) answer = last->text;
+  if (last < all.parts.size()) answer = all.parts[last].text;
   for (const Message& turn : chat)
     if (turn.role == "assistant") answer = turn.content;
   options.reading.num_picture_tokens = 0;
