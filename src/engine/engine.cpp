@@ -334,6 +334,9 @@ double balance_of(const models::Model& model, const recipe::Recipe& recipe,
 
 Engine make_engine(models::Model& model, const recipe::Recipe& recipe, at::Device device,
                    int64_t max_seqlen, std::shared_ptr<dist::Mesh> mesh) {
+  const bool records = recipe.cuda_graphs && ops::kernel_device(device) == at::kCUDA;
+  // Before anything is allocated: memory goes back to the stream that it was allocated on.
+  if (records && device.is_cuda()) ops::cuda::use_own_stream();
   Engine engine;
   engine.precision = nn::parse_precision(recipe.precision);
   engine.device = device;
@@ -381,10 +384,7 @@ Engine make_engine(models::Model& model, const recipe::Recipe& recipe, at::Devic
   engine.executor =
       std::make_unique<exec::Executor>(engine.units, std::move(policies), engine.ledger(),
                                        engine.stage.ranges, make_links(model, recipe, engine));
-  if (recipe.cuda_graphs && ops::kernel_device(device) == at::kCUDA) {
-    if (device.is_cuda()) ops::cuda::use_own_stream();
-    engine.executor->record_passes();
-  }
+  if (records) engine.executor->record_passes();
   return engine;
 }
 
