@@ -354,6 +354,7 @@ Engine make_engine(models::Model& model, const recipe::Recipe& recipe, at::Devic
   cut_tensors(model, recipe, *engine.mesh);
   choose_trained(model, recipe);
   quantize_weights(model, recipe, chosen_units(model, recipe));
+  hold_frozen(model, recipe);
   engine.stage = make_stage(model, recipe, *engine.mesh);
   engine.units = engine.stage.units;
   engine.updated.resize(engine.units.size());

@@ -20,7 +20,7 @@ struct DataOptions {
   std::string class_path = "JSON";  // last word of litgpt.data.X: JSON, Alpaca2k, Alpaca, Dolly, …
   std::string json_path;            // a file or folder of Alpaca-style JSON or JSONL
   std::string path;                 // folder of image and Hugging Face data sets
-  bool mask_prompt = false;
+  std::optional<bool> mask_prompt;  // empty: of rows of turns
   double val_split_fraction = 0.05;
   std::optional<std::string> val_path;  // a validation file, instead of a split
   std::string prompt_style = "auto";    // auto | alpaca | chat | plain | flan | longform
@@ -67,6 +67,7 @@ struct TrainOptions {
   std::optional<int64_t> accumulate_grad_batches;  // per step; sets global_batch_size
   std::string limit_train_batches = "1.0";         // per epoch: a share or a number
   bool save_model = true;                          // write the trained model at the end
+  std::optional<bool> save_last_state;  // as a checkpoint; empty: where it has room enough
 
   bool operator==(const TrainOptions&) const = default;
 };
@@ -82,6 +83,9 @@ struct EvalOptions {
 
   bool operator==(const EvalOptions&) const = default;
 };
+
+// The learning rate of AdamW where all weights of a checkpoint train.
+inline constexpr double kRateOfAllWeights = 2e-5;
 
 struct OptimizerOptions {
   Word<OptimizerName> name = OptimizerName::AdamW;
@@ -131,6 +135,7 @@ struct Recipe {
   std::string checkpoint_dir;  // a directory or a GGUF file
   std::string out_dir = "out/finetune/full";
   Word<Precision> precision = Precision::MixedBFloat16;
+  Word<FrozenType> frozen_dtype = FrozenType::Auto;
   Word<MatmulPrecision> matmul_precision = MatmulPrecision::High;  // of float32 products on GPUs
   Word<Quantize> quantize = Quantize::None;
   std::string devices = "1";  // a number or "auto"

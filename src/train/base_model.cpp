@@ -134,7 +134,9 @@ at::Tensor GatheredUnit::read(const nn::Parameter& parameter) const {
   const auto whole = values_.find(&parameter);
   if (which_ == Gathered::Trained)
     return (whole == values_.end() ? parameter.kept().detach() : whole->second).cpu();
-  if (whole == values_.end()) return engine::resident_value(parameter);
+  if (whole == values_.end())
+    return parameter.held ? parameter.kept().to(at::kCPU, engine_.precision.parameters)
+                          : engine::resident_value(parameter);
   return whole->second.to(at::kCPU, engine_.precision.parameters);
 }
 
@@ -254,7 +256,10 @@ void BaseModel::reopen() {
   try {
     checkpoint_.tensors = models::open_checkpoint(checkpoint_.path).tensors;
   } catch (const UserError& error) {
-    warn("the base model cannot be loaded again to answer the samples: {}", error.what());
+    warn(
+        "the base model cannot be read again, to answer the samples or to write its frozen weights "
+        "as they are there: {}",
+        error.what());
   }
 }
 
@@ -299,7 +304,15 @@ void BaseModel::write_model(const std::filesystem::path& folder, const engine::E
   engine::ExportOptions options = export_options(engine);
   options.add = add;
   with_values(engine, Gathered::All, [&](const engine::ParameterReader& read) {
-    engine::export_hugging_face(folder, model(), tokenizer_.get(), read, options);
+    // What is frozen is the base's; held in 16 bits it may have been rounded.
+    const engine::ParameterReader exact = [&](const nn::Parameter& parameter) {
+      if (!parameter.held || !can_load()) return read(parameter);
+      nn::Parameter whole = parameter;
+      whole.shape = parameter.whole_shape();
+      whole.slice.reset();
+      return reader()(whole);
+    };
+    engine::export_hugging_face(folder, model(), tokenizer_.get(), exact, options);
   });
 }
 

@@ -175,6 +175,32 @@ TEST_P(Families, CutsAndPaddingTrainTheSame) {
   }
 }
 
+// Products round frozen weights to 16 bits in any case.
+TEST_P(Families, FrozenWeightsHeldIn16BitsTrainTheSame) {
+  const tests::FixedOrder fixed_order;
+  const data::SampleStore store = samples();
+  recipe::Recipe recipe = tiny_recipe();
+  recipe.precision = "bf16-mixed";
+  recipe.lora = {.enabled = true, .target_modules = "all-linear"};
+  tests::fit_to_stacks(recipe.lora, GetParam());
+  TinyRun held(recipe, store, GetParam());
+  recipe.frozen_dtype = "float32";
+  TinyRun wide(recipe, store, GetParam());
+  for (size_t i = 0; i < held.engine.units.size(); ++i) {
+    const auto parameters = held.engine.units[i]->parameters(),
+               same = wide.engine.units[i]->parameters();
+    for (size_t j = 0; j < parameters.size(); ++j) {
+      const nn::Parameter& parameter = *parameters[j];
+      const bool is_narrow = !parameter.trained && !parameter.exact && parameter.shape.size() >= 2;
+      EXPECT_EQ(parameter.value.scalar_type(), is_narrow ? at::kBFloat16 : at::kFloat)
+          << parameter.name;
+      EXPECT_EQ(same[j]->value.scalar_type(), at::kFloat) << parameter.name;
+    }
+  }
+  EXPECT_EQ(train(wide, 8, 3), train(held, 8, 3));
+  expect_same_weights(wide, held);
+}
+
 class Mixtures : public Families {};
 
 // The loss that balances experts is a micro-batch's: it does not see padding, nor how often a step

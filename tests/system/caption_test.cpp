@@ -345,6 +345,8 @@ TEST_F(Captions, PartsThatStayAsTheyAreOutliveAResume) {
   const std::string resumed =
       train(folder_ / "resumed", {"--resume", (folder_ / "straight/step-000002").string()});
   EXPECT_TRUE(resumed == straight) << "other weights than of a run that was never stopped";
+  EXPECT_TRUE(train(folder_ / "wide", {"--frozen_dtype", "float32"}) == straight)
+      << "frozen weights are not written as they were, or rounded otherwise than by products";
 }
 
 // Adapters and what trains whole beside them go on as they were, with their optimizer states.

@@ -166,7 +166,7 @@ std::vector<int64_t> Parameter::stored_shape() const {
 }
 
 at::ScalarType Parameter::stored_type(at::ScalarType plain) const {
-  return quantization ? at::kByte : plain;
+  return quantization ? at::kByte : unquantized_type(plain);
 }
 
 ops::StoredWeight Parameter::stored(const at::Tensor& copy) const {

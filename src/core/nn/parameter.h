@@ -64,7 +64,8 @@ struct Parameter {
   Init init = Init::Normal;
   std::optional<double> init_scale;  // deviation or bound; absent: the model's deviation
   bool trained = true;
-  bool exact = false;  // a matrix used in float32, whatever type products have
+  bool exact = false;                  // a matrix used in float32, whatever type products have
+  std::optional<at::ScalarType> held;  // its type, where that is not the one of all parameters
   std::optional<Quantization>
       quantization;  // if set, `value` holds bytes: core/ops/linear/stored_weight.h
   at::Tensor value;  // on the device; undefined until allocate()
@@ -88,6 +89,8 @@ struct Parameter {
   void cut(std::shared_ptr<const ops::TensorShare> with, const std::optional<Split>& split);
   // Leaves it to rank `owner` alone: elsewhere no element remains. Call before allocate().
   void place(std::shared_ptr<const ops::TensorShare> on, int64_t owner);
+  // Norms and biases are used in float32.
+  bool is_rounded_when_used() const { return shape.size() >= 2 && !exact && !quantization; }
   bool belongs_to_expert() const { return slice && slice->owner; }
   bool is_elsewhere() const { return belongs_to_expert() && shape.front() == 0; }
   // Whether this rank's gradient enters the global norm: a parameter that every rank has whole
@@ -95,17 +98,18 @@ struct Parameter {
   bool counts_here() const { return slice || share == nullptr || share->rank() == 0; }
   // Writes `dense` (shape, on the host) to kept(), converted or quantized.
   void write(const at::Tensor& dense) const;
-  // Allocates `value` on `device` in `type` (bytes if quantized), tagged as parameters; content
-  // undefined.
+  // Allocates `value` on `device` in stored_type(`type`), tagged as parameters; content undefined.
   void allocate(at::Device device, at::ScalarType type);
   // Allocates the host copy `home`, content undefined.
   void allocate_home();
   // Fills kept() as `init` says: Normal(0, init_scale), Uniform(-init_scale, init_scale), ones or
   // zeros; `deviation` replaces an absent init_scale.
   void initialize(uint64_t seed, double deviation);
-  // How `value` is stored: (number of bytes) uint8 if quantized, else as its shape and type say.
+  // How `value` is stored: (number of bytes) uint8 if quantized, else as its shape says, in the
+  // type in which it is held or else in `plain`, that of all parameters.
   std::vector<int64_t> stored_shape() const;
   at::ScalarType stored_type(at::ScalarType plain) const;
+  at::ScalarType unquantized_type(at::ScalarType plain) const { return held.value_or(plain); }
   // A copy of the weight, value or kept(), for operators.
   ops::StoredWeight stored(const at::Tensor& copy) const;
 };

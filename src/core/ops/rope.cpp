@@ -13,9 +13,8 @@ namespace {
 
 at::Tensor table(std::vector<float>& values, int64_t rows, int64_t columns, at::Device device) {
   const auto options = at::TensorOptions().dtype(at::kFloat);
-  at::Tensor result = at::empty({rows, columns}, options.device(device));
-  if (!device.is_meta()) result.copy_(at::from_blob(values.data(), {rows, columns}, options));
-  return result;
+  return at::empty({rows, columns}, options.device(device))
+      .copy_(at::from_blob(values.data(), {rows, columns}, options));
 }
 
 // Of one head libtorch keeps any stride.
@@ -28,6 +27,15 @@ void check_heads(const at::Tensor& x) {
 
 RopeTables make_rope_tables(const kernels::cpu::RopeScaling& scaling, int64_t dim,
                             int64_t max_positions, at::Device device) {
+  if (device.is_meta()) {  // a plan reads none of the numbers
+    kernels::cpu::rope_frequencies(scaling, dim, max_positions);  // which checks the scaling
+    const auto empty = [&](int64_t columns) {
+      return at::empty({max_positions, columns}, at::TensorOptions(device).dtype(at::kFloat));
+    };
+    RopeTables tables{.cos = empty(dim / 2), .sin = empty(dim / 2), .query_scale = {}};
+    if (kernels::cpu::has_query_scale(scaling, max_positions)) tables.query_scale = empty(1);
+    return tables;
+  }
   kernels::cpu::RopeTables host = kernels::cpu::build_rope_tables(scaling, dim, max_positions);
   RopeTables tables{.cos = table(host.cos, host.max_positions, host.half_dim, device),
                     .sin = table(host.sin, host.max_positions, host.half_dim, device),

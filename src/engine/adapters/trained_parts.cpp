@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "core/nn/precision.h"
 #include "engine/adapters/adapters.h"
 #include "recipe/selection.h"
 
@@ -68,6 +69,25 @@ void choose_trained(models::Model& model, const recipe::Recipe& recipe) {
     for (nn::Unit* unit : model.units())
       set_trained(*unit, std::ranges::find(chosen, unit) != chosen.end());
   }
+}
+
+std::optional<at::ScalarType> frozen_type(const recipe::Recipe& recipe) {
+  const nn::Precision precision = nn::parse_precision(recipe.precision);
+  const bool is_pissa =
+      recipe.lora.enabled && recipe.lora.init_weights == recipe::AdapterInit::Pissa;
+  if (recipe.frozen_dtype == recipe::FrozenType::Float32 || is_pissa ||
+      precision.compute == precision.parameters)
+    return std::nullopt;
+  return precision.compute;
+}
+
+void hold_frozen(models::Model& model, const recipe::Recipe& recipe) {
+  const std::optional<at::ScalarType> type = frozen_type(recipe);
+  for (nn::Unit* unit : model.units())
+    for (nn::Parameter* parameter : unit->parameters()) {
+      const bool is_held = !parameter->trained && parameter->is_rounded_when_used();
+      parameter->held = is_held ? type : std::nullopt;
+    }
 }
 
 }  // namespace snug::engine

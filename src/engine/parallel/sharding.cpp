@@ -32,23 +32,19 @@ ShardingStage stage_of(const recipe::Recipe& recipe, const dist::Mesh& mesh) {
   return ShardingStage::Weights;
 }
 
-// Norms and biases are used in float32.
-bool is_rounded_when_used(const nn::Parameter& parameter) {
-  return parameter.shape.size() >= 2 && !parameter.exact && !parameter.quantization;
-}
-
 // Groups a unit's parameters into flat tensors: each of one type, all trained or all frozen.
 // Parameters common to several pipeline stages are separate, so that each stage splits them alike.
 // With `computed_apart`, so are matrices, which are gathered in the type of the computation. So are
 // experts under expert parallelism, whose gradients other ranks add up.
 std::vector<std::vector<nn::Parameter*>> flat_groups(nn::Unit& unit, const Stage& stage,
                                                      bool with_frozen, bool computed_apart) {
-  std::map<std::tuple<bool, bool, std::string, bool, bool>, std::vector<nn::Parameter*>> groups;
+  std::map<std::tuple<bool, bool, std::string, bool, bool, bool>, std::vector<nn::Parameter*>>
+      groups;
   for (nn::Parameter* parameter : unit.parameters())
     if (parameter->trained || with_frozen)
       groups[{!parameter->trained, parameter->quantization.has_value(),
-              stage.is_common(*parameter) ? parameter->name : "",
-              computed_apart && !is_rounded_when_used(*parameter), parameter->belongs_to_expert()}]
+              stage.is_common(*parameter) ? parameter->name : "", parameter->held.has_value(),
+              computed_apart && !parameter->is_rounded_when_used(), parameter->belongs_to_expert()}]
           .push_back(parameter);
   std::vector<std::vector<nn::Parameter*>> result;
   for (auto& [kind, parameters] : groups) result.push_back(std::move(parameters));
@@ -73,12 +69,13 @@ exec::Sharding::FlatUnits make_flat_units(const recipe::Recipe& recipe, const En
     const memory::UnitGuard tag(memory::unit_id(unit->name()));
     auto& own = flats.emplace_back();
     for (auto& parameters : flat_groups(*unit, engine.stage, gathers, computed_apart)) {
-      const bool is_rounded = is_rounded_when_used(*parameters.front());
-      own.push_back(std::make_unique<exec::FlatUnit>(std::move(parameters), engine.device,
-                                                     engine.precision.parameters, part, parts));
-      if (gathers)
-        own.back()->keep_part_apart(/*on_device=*/!recipe.weight_streaming,
-                                    is_rounded ? gathered : engine.precision.parameters);
+      const nn::Parameter& first = *parameters.front();
+      const at::ScalarType stored = first.unquantized_type(engine.precision.parameters);
+      const at::ScalarType computed =
+          first.is_rounded_when_used() && !first.held ? gathered : stored;
+      own.push_back(std::make_unique<exec::FlatUnit>(std::move(parameters), engine.device, stored,
+                                                     part, parts));
+      if (gathers) own.back()->keep_part_apart(/*on_device=*/!recipe.weight_streaming, computed);
     }
   }
   return flats;

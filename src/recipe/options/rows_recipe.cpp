@@ -59,13 +59,20 @@ std::vector<Row> model_rows(Recipe& r) {
       {.theme = kModelTheme,
        .key = "precision",
        .slot = &r.precision,
-       .help = "-true: weights and arithmetic in this type; -mixed: float32 weights, matrix "
-               "products in this type",
+       .help = "-true: weights and arithmetic in this type; -mixed: float32 weights where they "
+               "train, matrix products in this type",
        .choices = choices_of<Precision>(),
        .aliases = {"bf16", "fp16"},
        .rewordings = {{"bf16", "true", "bf16-mixed"}, {"fp16", "true", "16-mixed"}},
        .common = true,
        .normalise = normalise_precision},
+      {.theme = kModelTheme,
+       .key = "frozen_dtype",
+       .slot = &r.frozen_dtype,
+       .help =
+           "type of frozen matrices under -mixed precision; auto: that of products, to which "
+           "they are rounded anyway, so that the losses are the same; float32: twice the memory",
+       .choices = choices_of<FrozenType>()},
       {.theme = kModelTheme,
        .key = "matmul_precision",
        .slot = &r.matmul_precision,
@@ -268,6 +275,12 @@ std::vector<Row> train_rows(TrainOptions& t) {
        .help = "write the trained model at the end",
        .aliases = {"save_model"}},
       {.theme = kTraining,
+       .key = "train.save_last_state",
+       .slot = &t.save_last_state,
+       .help = "write a checkpoint of the last step too, from which a finished run can be trained "
+               "further; none: where checkpoints and the model are written and it takes at most a "
+               "tenth of the free disk space"},
+      {.theme = kTraining,
        .key = "train.keep_checkpoints",
        .slot = &t.keep_checkpoints,
        .help = "resumable checkpoints to keep; older ones are deleted once a newer one is "
@@ -349,7 +362,8 @@ std::vector<Row> optimizer_rows(Recipe& r) {
       {.theme = kOptimizer,
        .key = "optimizer.lr",
        .slot = &o.lr,
-       .help = "highest learning rate",
+       .help = "highest learning rate; unless given that of the optimizer, but 2e-5 with AdamW "
+               "where all weights of a checkpoint train",
        .min = 0,
        .max = kMostRate,
        .aliases = {"lr"},

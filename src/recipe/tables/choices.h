@@ -86,6 +86,11 @@ template <>
 inline constexpr auto kWords<StateType> = std::to_array<std::string_view>({"auto", "float32",
                                                                            "bfloat16"});
 
+// Auto: 16 bits where products have 16.
+enum class FrozenType { Auto, Float32 };
+template <>
+inline constexpr auto kWords<FrozenType> = std::to_array<std::string_view>({"auto", "float32"});
+
 // Adam8bit to PagedAdamW8bit are other programs' names (optimizers.h).
 enum class OptimizerName {
   AdamW,

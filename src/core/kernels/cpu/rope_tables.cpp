@@ -145,6 +145,10 @@ RopeFrequencies rope_frequencies(const RopeScaling& scaling, int64_t dim, int64_
   return result;
 }
 
+bool has_query_scale(const RopeScaling& scaling, int64_t max_len) {
+  return scaling.query_beta != 0 && max_len > scaling.original_max_position;
+}
+
 RopeTables build_rope_tables(const RopeScaling& scaling, int64_t dim, int64_t max_len) {
   const RopeFrequencies frequencies = rope_frequencies(scaling, dim, max_len);
   RopeTables tables;
@@ -159,7 +163,7 @@ RopeTables build_rope_tables(const RopeScaling& scaling, int64_t dim, int64_t ma
       tables.sin.push_back(static_cast<float>(std::sin(angle) * frequencies.attention_factor));
     }
   }
-  if (scaling.query_beta == 0 || max_len <= scaling.original_max_position) return tables;
+  if (!has_query_scale(scaling, max_len)) return tables;
   for (int64_t position = 0; position < max_len; ++position) {
     const auto passed = static_cast<double>(position / scaling.original_max_position);
     tables.query_scale.push_back(static_cast<float>(1 + scaling.query_beta * std::log1p(passed)));

@@ -46,6 +46,9 @@ struct RopeFrequencies {
 };
 RopeFrequencies rope_frequencies(const RopeScaling& scaling, int64_t dim, int64_t max_len);
 
+// Whether tables for so many tokens have a query_scale.
+bool has_query_scale(const RopeScaling& scaling, int64_t max_len);
+
 // dim is the rotated width R (even). Throws UserError for a scaling that cannot be computed.
 RopeTables build_rope_tables(const RopeScaling& scaling, int64_t dim, int64_t max_len);
 
