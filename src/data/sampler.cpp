@@ -116,6 +116,9 @@ std::vector<int64_t> Sampler::drawn(int64_t epoch) const {
     const auto at = std::find(order.begin(), order.end(), options_.first[i]);
     std::iter_swap(order.begin() + static_cast<std::ptrdiff_t>(i), at);
   }
+  // After that, so that the rest of the order is the same for any micro-batch.
+  if (const int64_t size = options_.micro_batch_size; std::ssize(options_.first) >= 2 * size)
+    std::rotate(order.begin(), order.begin() + size, order.begin() + 2 * size);
   return order;
 }
 
@@ -123,7 +126,7 @@ void Sampler::enter_epoch(int64_t epoch) {
   if (order_.epoch != epoch) std::swap(order_, other_);  // a step that looks ahead goes back
   if (order_.epoch == epoch) return;
   const int64_t size = epoch_size();
-  const int64_t apart = divide_up(options_.apart, divide_up(options_.apart, size));
+  const int64_t apart = std::min(options_.global_batch_size, size);
   // Where steps end with an epoch, nothing lies across its end.
   if (apart <= 1 || size % options_.global_batch_size == 0) {
     order_ = {epoch, drawn(epoch)};

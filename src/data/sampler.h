@@ -1,8 +1,10 @@
 // Splits off rows for validation, and chooses the samples of each optimizer step: every epoch is
 // shuffled anew from the seed and split into steps of global_batch_size samples. A step may
 // continue into the next epoch, so only the last step of a run may be smaller; within an epoch each
-// sample is read exactly once. All ranks have the same sampler and take their share of each step
-// without communication.
+// sample is read exactly once. Of global_batch_size samples in a row no two are the same, also
+// where an epoch ends; of a smaller data set each is there as often as the others, or once more: a
+// plan rests on that. Which samples a step has does not depend on the micro-batch. All ranks have
+// the same sampler and take their share of each step without communication.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -30,11 +32,9 @@ struct SamplerOptions {
   int64_t max_steps = 0;          // 0: no limit but epochs
   uint64_t seed = 42;
   bool shuffle = true;
-  // Of so many samples one after the other no two are the same, also where an epoch ends; of a
-  // smaller data set each is there as often as the others, or once more. A plan rests on that.
-  int64_t apart = 1;
-  // Samples to read first, as rank 0's first micro-batch: the longest ones, so that a run out of
-  // memory fails at once.
+  // Samples to read first, as rank 0's first micro-batches: the longest ones, so that a run out of
+  // memory fails at once. Where they are two micro-batches or more, the second one comes first:
+  // the largest then meets gradients.
   std::vector<int64_t> first = {};
 };
 

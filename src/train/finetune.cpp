@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "base/bytes.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -64,7 +65,8 @@ class Finetune {
   void choose_techniques();
   void measure_length();
   PlannedRun planned() const;
-  void check_disk() const;
+  void check_disk();
+  bool may_save_last_state() const;
   void load_weights();
   void open_log();
   void set_earlier_runs_aside();
@@ -92,6 +94,7 @@ class Finetune {
   std::unique_ptr<Live> live_;
   std::optional<ResumePoint> resume_;
   bool is_in_others_folder_ = false;  // an earlier run's files are still in out_dir
+  bool saves_last_state_ = false;
   std::unique_ptr<RunLog> log_;
   std::optional<RunFigures> figures_;
 
@@ -219,8 +222,11 @@ void Finetune::open_data() {
       "Data     {} training and {} validation samples, {} tokens, longest {}, {}",
       with_commas(train.count()), with_commas(dataset_.validation.count()),
       with_commas(train.total_tokens()), max_seqlen_,
-      engine::is_synthetic(recipe_.data) ? "random samples: for measuring, not for learning"
-                                         : "prompt style " + dataset_.prompt_style));
+      engine::is_synthetic(recipe_.data)
+          ? "random samples: for measuring, not for learning"
+          : fmt::format(
+                "prompt style {}, loss on {}", dataset_.prompt_style,
+                data::words_on_loss(data::masks_prompts(dataset_, recipe_.data.mask_prompt)))));
   if (resume_ && resume_->state.data_fingerprint != train.fingerprint())
     throw UserError(
         "{} was written by a run on other data; resume with the same data options, or start over "
@@ -261,10 +267,17 @@ void Finetune::measure_length() {
   log_->record().tokens_per_epoch = engine::tokens_per_epoch(length_, dataset_.train);
   if (resume_ && resume_->state.step >= length_.steps) {
     log_->record().notes.push_back(
-        fmt::format("{} is of step {}, and the recipe ends after {}: nothing is left to train",
+        fmt::format("{} is of step {}, and the recipe ends after {}: nothing is left to train; to "
+                    "train anew: --resume "
+                    "false, or another --out_dir",
                     resume_->folder.string(), resume_->state.step, length_.steps));
     log_->print("Steps    " + log_->record().notes.back());
   }
+  if (recipe_.optimizer.lr == recipe::kRateOfAllWeights && !recipe_.given("optimizer.lr"))
+    log_->print(
+        fmt::format("Rate     {}, the default where all weights of a checkpoint train; "
+                    "--optimizer.lr for another",
+                    recipe_.optimizer.lr));
   if (length_.note.empty()) return;
   log_->record().notes.push_back(length_.note);
   log_->print("Steps    " + length_.note);
@@ -281,7 +294,8 @@ PlannedRun Finetune::planned() const {
 
 // Runs before weights are read. The file for offloaded optimizer states is already reserved, so the
 // free space on its disk counts without it.
-void Finetune::check_disk() const {
+void Finetune::check_disk() {
+  constexpr const char* kAmple = "ample";
   DiskNeed need{
       .model_bytes = recipe_.train.save_model ? base_->trained_bytes(engine_) : 0,
       .checkpoint_bytes = checkpoint::bytes_to_save(engine_.training_tensors(), &mesh_->world()),
@@ -290,18 +304,32 @@ void Finetune::check_disk() const {
       .keep = recipe_.train.keep_checkpoints};
   if (resume_ && !is_in_others_folder_)
     need.num_there = checkpoint::count_up_to(recipe_.out_dir, resume_->state.step);
-  dist::agree(&mesh_->world(), [&]() -> std::string {
+  const std::optional<bool> wanted = recipe_.train.save_last_state;
+  if (wanted.value_or(false)) need.num_checkpoints += 1;
+  const auto answers = dist::agree(&mesh_->world(), [&]() -> std::string {
     if (world_->rank() > 0) return "";
     if (recipe_.train.save_model && !is_in_others_folder_)
       engine::check_replaceable(final_folder(recipe_));
     std::error_code unknown;
     const auto space = std::filesystem::space(recipe_.out_dir, unknown);
     if (unknown) return "";
-    const std::string warning =
-        check_room(need, static_cast<int64_t>(space.available), recipe_.out_dir);
+    const auto free = static_cast<int64_t>(space.available);
+    const std::string warning = check_room(need, free, recipe_.out_dir);
     if (!warning.empty()) log_warning(warning);
+    if (has_ample_room(need, free)) return kAmple;
+    if (may_save_last_state())
+      log_->print(fmt::format(
+          "State    the last step's is not kept, since it takes {} and {} of disk are free; to "
+          "train further from the end of this run: --train.save_last_state true",
+          format_bytes(need.checkpoint_bytes), format_bytes(free)));
     return "";
   });
+  saves_last_state_ = wanted.value_or(may_save_last_state() && answers.front() == kAmple);
+}
+
+// Unless something says whether. Who wants no checkpoints or no model has no use for it.
+bool Finetune::may_save_last_state() const {
+  return !recipe_.train.save_last_state && recipe_.train.save_model && recipe_.train.save_interval;
 }
 
 void Finetune::load_weights() {
@@ -360,14 +388,16 @@ void Finetune::train() {
                                     .log = *log_,
                                     .figures = *figures_,
                                     .live = *live_,
-                                    .startup = startup_},
+                                    .startup = startup_,
+                                    .saves_last_state = saves_last_state_},
                 length_, resume_ ? resume_->state : checkpoint::TrainingState{});
   loop_->run();
 }
 
 void Finetune::finish() {
   engine_.finish_updates();
-  if (recipe_.eval.num_samples > 0 || recipe_.lora.enabled) base_->reopen();
+  const bool has_frozen = recipe_.lora.enabled || recipe_.model.train_parts != "all";
+  if (recipe_.eval.num_samples > 0 || has_frozen) base_->reopen();
   // Written first: a later step may fail, and the model is what the run is for.
   live_->state("saving");
   if (recipe_.train.save_model) write_model();
@@ -386,7 +416,7 @@ void Finetune::write_model() {
       !dataset_.train_pictures.rows || dataset_.batch_options.reading.pictures_anywhere;
   const bool asks = has_style && !engine::is_synthetic(recipe_.data);
   // Questions about pictures are never learned.
-  const bool masks = recipe_.data.mask_prompt || dataset_.train_pictures.rows != nullptr;
+  const auto masks = data::masks_prompts(dataset_, recipe_.data.mask_prompt);
   const auto add_prompt_style = [&](const std::filesystem::path& folder) {
     if (asks)
       data::write_prompt_record(folder, {.style = dataset_.prompt_style, .mask_prompt = masks});

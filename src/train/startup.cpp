@@ -54,6 +54,28 @@ std::shared_ptr<dist::World> join_world(const recipe::Recipe& recipe) {
   return world;
 }
 
+namespace {
+
+// Whether a run of this recipe trains what that of `before` did. What --fit chose then is not
+// compared.
+bool is_same_run(const recipe::Recipe& recipe, const nlohmann::json& before) {
+  nlohmann::json then = before, now = recipe::recipe_json(recipe);
+  for (nlohmann::json* one : {&then, &now})
+    for (const char* key : {"resume", "num_threads", "logger_name", "log_memory", "profile",
+                            "collective_timeout", "memory_budget", "devices", "num_nodes"})
+      one->erase(key);
+  if (!recipe.fit) return then == now;
+  then = then.flatten();
+  now = now.flatten();
+  return std::ranges::all_of(now.items(), [&](const auto& item) {
+    std::string key = item.key().substr(1);
+    std::ranges::replace(key, '/', '.');
+    return !recipe.given(key) || (then.contains(item.key()) && then[item.key()] == item.value());
+  });
+}
+
+}  // namespace
+
 std::string words_on_finished_run(const recipe::Recipe& recipe) {
   const dist::Position position = dist::position_in_environment();
   // Other nodes may have another folder of this name.
@@ -72,18 +94,16 @@ std::string words_on_finished_run(const recipe::Recipe& recipe) {
     }
   }();
   if (before.outcome != "ok" || before.steps.empty()) return "";
-  nlohmann::json then = before.recipe, now = recipe::recipe_json(recipe);
-  for (nlohmann::json* one : {&then, &now})
-    for (const char* key : {"resume", "num_threads", "logger_name", "log_memory", "profile",
-                            "collective_timeout", "memory_budget", "devices", "num_nodes"})
-      one->erase(key);
-  if (then != now) return "";
+  if (!is_same_run(recipe, before.recipe)) return "";
+  const auto latest = checkpoint::find_latest(folder);
+  const bool is_kept = latest && checkpoint::load_state(*latest).step == before.steps.back().step;
   return fmt::format(
-      "{} holds the results of this run, which ended after step {}: nothing is left to do. To "
-      "train "
-      "anew: --resume false, or another --out_dir. To go on beyond its end, it needs a checkpoint "
-      "of the last step (--train.save_interval) and more --train.epochs or --train.max_steps",
-      folder.string(), before.steps.back().step);
+      "{} holds the results of this run, which ended after step {}: nothing is left to do. {}. To "
+      "train anew: --resume false, or another --out_dir",
+      folder.string(), before.steps.back().step,
+      is_kept ? "To train further: the same command with more --train.epochs or --train.max_steps"
+              : "It cannot be trained further, since it kept no checkpoint of its last step "
+                "(--train.save_last_state)");
 }
 
 namespace {

@@ -66,9 +66,7 @@ optim::Schedule schedule_of(const recipe::Recipe& recipe, int64_t steps) {
 
 // A resumed run reads the samples that are left of those that the run before it began with.
 checkpoint::TrainingState with_first_samples(checkpoint::TrainingState state,
-                                             const recipe::Recipe& recipe,
                                              const data::SamplerOptions& sampler) {
-  if (state.first_micro_batch == 0) state.first_micro_batch = recipe.train.micro_batch_size;
   state.samples_per_epoch = sampler.samples_per_epoch;
   return state;
 }
@@ -79,7 +77,7 @@ TrainingLoop::TrainingLoop(const Parts& parts, const engine::RunLength& length,
                            const checkpoint::TrainingState& state)
     : parts_(parts),
       recipe_(parts.recipe),
-      state_(with_first_samples(state, parts.recipe, length.sampler)),
+      state_(with_first_samples(state, length.sampler)),
       phases_(parts.engine, parts.log.record().memory.phases),
       stepper_(parts.engine, parts.recipe, parts.train_batches, phases_),
       sampler_(sampler_options(length.sampler)),
@@ -123,11 +121,10 @@ void TrainingLoop::tell_of_graphs() const {
                        launched, all, kinds, kinds == 1 ? "" : "s");
   } else {
     note = fmt::format(
-        "cuda_graphs: of {} micro-batches nothing was recorded, since no two steps in a row had "
-        "alike "
-        "ones; those of samples of the same lengths with as many tokens to learn are, as texts cut "
-        "at "
-        "train.max_seq_length",
+        "cuda_graphs: of {} micro-batches nothing was recorded: no two consecutive steps had "
+        "micro-batches of the same shape (samples of the same lengths with as many tokens to "
+        "learn, "
+        "as texts cut at train.max_seq_length)",
         all);
   }
   parts_.log.record().notes.push_back(std::move(note));
@@ -177,7 +174,10 @@ void TrainingLoop::take_step() {
   if (validates && !is_over()) validate();  // so that the checkpoint's record has its loss
   // Saved before the last delayed update is applied, so that a resumed run takes the same steps.
   const bool is_due = save_interval > 0 && state_.step % save_interval == 0;
-  if (stop || (is_due && !is_in_doubt())) save_checkpoint();
+  if (stop || (is_due && !is_in_doubt()))
+    save_checkpoint();
+  else if (is_over() && parts_.saves_last_state && !is_in_doubt())
+    save_last_state();
   if (is_over()) parts_.engine.finish_updates();
   if (validates && is_over()) validate();
   if (!stop) return;
@@ -250,21 +250,15 @@ void TrainingLoop::count_in(const engine::StepResult& result) {
 
 data::SamplerOptions TrainingLoop::sampler_options(data::SamplerOptions options) const {
   options.micro_batch_size = micro_batch_size();
-  options.apart = state_.first_micro_batch;
   options.first = longest_samples_first();
   return options;
 }
 
-// The largest micro-batch is in the first step, so that a run that does not fit fails at once. With
-// accumulation it comes second, since it then meets the gradients of the first.
+// The first step has the longest samples, so that a run that does not fit fails at once: as many as
+// it has in all, so that they are the same for any micro-batch.
 std::vector<int64_t> TrainingLoop::longest_samples_first() const {
   const data::SampleStore& samples = parts_.dataset.train;
-  const int64_t size = state_.first_micro_batch;
-  const int64_t together = std::min(2 * size, recipe_.train.global_batch_size);
-  std::vector<int64_t> longest = samples.longest_samples(std::min(together, samples.count()));
-  if (static_cast<int64_t>(longest.size()) == 2 * size)
-    std::rotate(longest.begin(), longest.begin() + size, longest.end());
-  return longest;
+  return samples.longest_samples(std::min(recipe_.train.global_batch_size, samples.count()));
 }
 
 // All processes must run the same number of micro-batches, so with several none splits its own.
@@ -418,11 +412,24 @@ void TrainingLoop::save_checkpoint() {
   const int64_t bytes = checkpoint::size_bytes(folder);
   parts_.log.print(fmt::format("Checkpoint {} ({})", folder.string(), format_bytes(bytes)));
   parts_.log.write_unfinished();
-  if (std::filesystem::space(folder).available < static_cast<uintmax_t>(bytes))
+  if (!is_over() && std::filesystem::space(folder).available < static_cast<uintmax_t>(bytes))
     warn(
         "the disk of {} has no room for another checkpoint of {}, so the run will stop when it "
         "writes one; free some space, or keep fewer with --train.keep_checkpoints",
         recipe_.out_dir, format_bytes(bytes));
+}
+
+// The run is done without it.
+void TrainingLoop::save_last_state() {
+  try {
+    save_checkpoint();
+  } catch (const UserError& error) {
+    if (parts_.world.rank() == 0)
+      log_warning(
+          fmt::format("no checkpoint of the last step, from which this run could be "
+                      "trained further: {}",
+                      error.what()));
+  }
 }
 
 }  // namespace snug::train

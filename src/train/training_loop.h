@@ -41,6 +41,7 @@ class TrainingLoop {
     RunFigures& figures;
     Live& live;
     StartupClock& startup;
+    bool saves_last_state = false;  // as a checkpoint
   };
   // Starts from `state`, which is that of a checkpoint for a resumed run.
   TrainingLoop(const Parts& parts, const engine::RunLength& length,
@@ -64,6 +65,7 @@ class TrainingLoop {
   void log_step(const engine::StepResult& result, double lr, double seconds);
   void validate();
   void save_checkpoint();
+  void save_last_state();
   bool is_over() const;
   // Whether the weights may be why steps are being skipped: no checkpoint of them replaces another.
   bool is_in_doubt() const { return skipped_ > 0 && !parts_.engine.precision.loss_scaling; }

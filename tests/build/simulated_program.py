@@ -69,7 +69,7 @@ COUNTED = [
 NEAR = 1e-4
 NEAR_16_BITS = 2e-2
 # Of all weights' norm: Adam makes steps of gradients that are nothing but rounding.
-NEAR_WEIGHTS = 1e-5
+NEAR_WEIGHTS = 1e-4
 # What a plan cannot know of the data: rows without a target, tokens that are there several times.
 NEAR_BYTES, FEW_BYTES = 0.2, 4096
 

@@ -213,7 +213,7 @@ TEST(Resume, NeverGoesOnWithAnEarlierRun) {
     return result.output;
   };
   train({"--train.max_steps", "6", "--train.save_interval", "5"});
-  train({"--train.max_steps", "2", "--train.save_interval", "5", "--optimizer.lr", "0.001"});
+  train({"--train.max_steps", "2", "--train.save_last_state", "false", "--optimizer.lr", "0.001"});
   const std::string output =
       train({"--train.max_steps", "3", "--resume", "auto", "--optimizer.lr", "0.001"});
   EXPECT_EQ(output.find("Resume "), std::string::npos) << output;
@@ -248,8 +248,7 @@ std::vector<int64_t> tokens_of_steps(const Words& words, const fs::path& out) {
   return tokens;
 }
 
-// Each sample of the first epoch once, although the longest ones come first and how many do goes by
-// the micro-batch.
+// Each sample of the first epoch once, although the longest ones come first.
 TEST(Resume, WithAnotherMicroBatchReadsTheSamplesThatAreLeft) {
   const TempFolder folder;
   const fs::path rows = write_rows(folder / "rows.jsonl", 80);
@@ -336,7 +335,7 @@ TEST(Resume, FromAnOlderCheckpointLeavesTheNewerOnesAside) {
   };
   train({"--train.max_steps", "6"});
   train({"--train.max_steps", "3", "--resume", folder / "out/step-000002"});
-  EXPECT_EQ(checkpoints(folder / "out"), (std::set<std::string>{"step-000002"}));
+  EXPECT_EQ(checkpoints(folder / "out"), (std::set<std::string>{"step-000002", "step-000003"}));
   EXPECT_TRUE(fs::exists(folder / "out/earlier/step-000006/state.json"));
   const json run = read_run(folder / "out");
   EXPECT_EQ(run["steps"].size(), 3U);
@@ -397,11 +396,80 @@ TEST(Resume, AFinishedRunSaysSoAndStaysAsItIs) {
   EXPECT_NE(again.output.find("nothing is left to do"), std::string::npos) << again.output;
   EXPECT_EQ(read_file(folder / "out/run.json"), before);
   EXPECT_FALSE(fs::exists(folder / "out/earlier"));
-  // What was meant to be another run is one.
-  const Result other =
-      run(finetune_words(rows, folder / "out", {"--resume", "auto", "--optimizer.lr", "0.002"}));
-  EXPECT_EQ(other.exit_code, 0) << other.output;
+  EXPECT_NE(again.output.find("To train further"), std::string::npos) << again.output;
+  // Another learning rate would count from here on, and no step is left.
+  expect_part(
+      run(finetune_words(rows, folder / "out", {"--resume", "auto", "--optimizer.lr", "0.002"})), 0,
+      "nothing is left to train; to train anew: --resume false");
+  EXPECT_FALSE(fs::exists(folder / "out/earlier"));
+}
+
+TEST(Resume, AFinishedRunThatKeptNoStateSaysSo) {
+  const TempFolder folder;
+  const fs::path rows = write_rows(folder / "rows.jsonl", 32);
+  const Words words = finetune_words(rows, folder / "out",
+                                     {"--resume", "auto", "--train.save_last_state", "false"});
+  ASSERT_EQ(run(words).exit_code, 0);
+  EXPECT_TRUE(checkpoints(folder / "out").empty());
+  expect_part(run(words), 0, "it kept no checkpoint of its last step (--train.save_last_state)");
+  // Nothing could go on, so what was meant to be another run is one.
+  const Words other = finetune_words(
+      rows, folder / "out",
+      {"--resume", "auto", "--train.save_last_state", "false", "--optimizer.lr", "0.002"});
+  ASSERT_EQ(run(other).exit_code, 0);
   EXPECT_TRUE(fs::exists(folder / "out/earlier"));
+}
+
+TEST(Resume, AFinishedRunThatChoseItsTechniquesSaysSo) {
+  const TempFolder folder;
+  const fs::path rows = write_rows(folder / "rows.jsonl", 32);
+  const Words words = finetune_words(
+      rows, folder / "out", {"--resume", "auto", "--fit", "--train.save_last_state", "false"});
+  ASSERT_EQ(run(words).exit_code, 0);
+  expect_part(run(words), 0, "nothing is left to do");
+}
+
+// Without any option: the end of a run keeps what going on needs.
+TEST(Resume, AFinishedRunIsTrainedFurther) {
+  const TempFolder folder;
+  const fs::path rows = write_rows(folder / "rows.jsonl", 84);  // 4 are held out
+  const auto words = [&](const char* out, const char* epochs) {
+    return finetune_words(rows, folder / out,
+                          {"--resume", "auto", "--train.epochs", epochs, "--train.lr_schedule",
+                           "constant", "--train.lr_warmup_steps", "0"});
+  };
+  ASSERT_EQ(run(words("whole", "3")).exit_code, 0);
+  ASSERT_EQ(run(words("out", "1")).exit_code, 0);
+  EXPECT_EQ(checkpoints(folder / "out").size(), 1U);
+  ASSERT_EQ(run(words("out", "3")).exit_code, 0);
+  EXPECT_EQ(deeds(read_run(folder / "out")), deeds(read_run(folder / "whole")));
+  EXPECT_TRUE(read_file(folder / "out/final/model.safetensors") ==
+              read_file(folder / "whole/final/model.safetensors"));
+}
+
+// Only how a step is cut differs, and so the order in which its sums are rounded.
+TEST(Resume, AnyMicroBatchHasTheSameSamplesInEachStep) {
+  const TempFolder folder;
+  const fs::path rows = write_rows(folder / "rows.jsonl", 83);
+  const auto steps_of = [&](const std::string& size) {
+    const fs::path out = folder / ("out" + size);
+    EXPECT_EQ(run(finetune_words(rows, out,
+                                 {"--train.micro_batch_size", size, "--train.epochs", "3",
+                                  "--optimizer.lr", "0.0001"}))
+                  .exit_code,
+              0);
+    return read_run(out)["steps"];
+  };
+  const json one = steps_of("1");
+  for (const char* size : {"2", "4", "8"}) {
+    const json steps = steps_of(size);
+    ASSERT_EQ(steps.size(), one.size());
+    for (size_t i = 0; i < steps.size(); ++i) {
+      EXPECT_EQ(steps[i]["tokens"], one[i]["tokens"]) << size << ", step " << i + 1;
+      EXPECT_NEAR(steps[i]["loss"].get<double>(), one[i]["loss"].get<double>(), 1e-4)
+          << size << ", step " << i + 1;
+    }
+  }
 }
 
 TEST(Resume, BehindTheEndSaysSo) {

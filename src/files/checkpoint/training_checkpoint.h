@@ -31,7 +31,6 @@ struct TrainingState {
   int64_t micro_batches = 0;      // run so far
   int64_t tokens = 0;             // real tokens trained on
   int64_t micro_batch_size = 0;   // smaller than the recipe's after a split
-  int64_t first_micro_batch = 0;  // for which epochs were ordered; 0: none was saved
   int64_t samples_per_epoch = 0;  // of train.limit_train_batches; 0: all, or none was saved
   double loss_scale = 1;
   int64_t good_steps = 0;  // of the loss scaler

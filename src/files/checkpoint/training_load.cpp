@@ -246,7 +246,6 @@ TrainingState load_state(const fs::path& folder) {
         .micro_batches = count("micro_batches"),
         .tokens = count("tokens"),
         .micro_batch_size = count("micro_batch_size"),
-        .first_micro_batch = json.contains("first_micro_batch") ? count("first_micro_batch") : 0,
         .samples_per_epoch = json.contains("samples_per_epoch") ? count("samples_per_epoch") : 0,
         .loss_scale = json["loss_scale"],
         .good_steps = count("good_steps"),

@@ -58,7 +58,6 @@ std::string state_json(const TrainingState& s) {
                         {"micro_batches", s.micro_batches},
                         {"tokens", s.tokens},
                         {"micro_batch_size", s.micro_batch_size},
-                        {"first_micro_batch", s.first_micro_batch},
                         {"samples_per_epoch", s.samples_per_epoch},
                         {"loss_scale", s.loss_scale},
                         {"good_steps", s.good_steps},

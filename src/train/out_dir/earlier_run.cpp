@@ -18,9 +18,9 @@ namespace {
 namespace fs = std::filesystem;
 
 // Besides its checkpoints and logs. live/ belongs to running processes, not to an earlier run.
-constexpr const char* kFilesOfRun[] = {"final",           "log.txt",     "metrics.csv",
-                                       "metrics.csv.old", "report.html", "tensorboard",
-                                       "trace.json",      "trace",       "run.json"};
+constexpr const char* kFilesOfRun[] = {
+    "final",       "final-merged", "log.txt",    "metrics.csv", "metrics.csv.old",
+    "report.html", "tensorboard",  "trace.json", "trace",       "run.json"};
 constexpr const char* kLogsPutBy = ".earlier-logs";
 
 // A record that cannot be read is kept too.

@@ -53,6 +53,10 @@ int64_t most_bytes(const DiskNeed& need) {
                   left_at_the_end(need) * need.checkpoint_bytes + need.model_bytes);
 }
 
+bool has_ample_room(const DiskNeed& need, int64_t free_bytes) {
+  return need.checkpoint_bytes <= (free_bytes - most_bytes(need)) / 10;
+}
+
 std::string check_room(const DiskNeed& need, int64_t free_bytes, const std::string& out_dir) {
   if (need.model_bytes > free_bytes)
     throw UserError(

@@ -32,6 +32,9 @@ int64_t most_checkpoints(const DiskNeed& need);
 // The most that the run adds to the disk.
 int64_t most_bytes(const DiskNeed& need);
 
+// Whether one more checkpoint beside all that is little: a tenth of what is free, or less.
+bool has_ample_room(const DiskNeed& need, int64_t free_bytes);
+
 // Throws UserError if not even the model fits. Returns a warning; empty: none.
 std::string check_room(const DiskNeed& need, int64_t free_bytes, const std::string& out_dir);
 

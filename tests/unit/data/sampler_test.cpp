@@ -119,34 +119,47 @@ TEST(Sampler, ResumesAnywhereAsIfNeverStopped) {
 // Wherever an epoch ends: a plan knows of no sample that is there twice.
 TEST(Sampler, KeepsASampleApartFromItself) {
   for (const int64_t count : {1, 5, 7, 12, 40})
-    for (const int64_t apart : {1, 2, 4, 8})
-      for (const int64_t step : {1, 4, 6, 13}) {
-        SCOPED_TRACE(fmt::format("{} samples, {} apart, steps of {}", count, apart, step));
-        const SamplerOptions options{.num_samples = count,
-                                     .global_batch_size = step,
-                                     .micro_batch_size = step,
-                                     .epochs = 30,
-                                     .apart = apart};
-        Sampler sampler(options);
-        std::vector<int64_t> all;
-        while (!sampler.done()) {
-          Sampler resumed(options);
-          resumed.restore(sampler.position());
-          EXPECT_EQ(resumed.upcoming_step(), sampler.upcoming_step());
-          const auto micro_batches = sampler.next_step();
-          all.insert(all.end(), micro_batches[0].begin(), micro_batches[0].end());
-        }
-        for (int64_t epoch = 0; epoch < 30; ++epoch)
-          EXPECT_EQ(
-              std::set<int64_t>(all.begin() + epoch * count, all.begin() + (epoch + 1) * count)
-                  .size(),
-              static_cast<size_t>(count));
-        if (count % step == 0) continue;  // no micro-batch lies across an epoch's end
-        const int64_t most = (apart + count - 1) / count;
-        for (auto begin = all.begin(); all.end() - begin >= apart; ++begin)
-          for (int64_t i = 0; i < count; ++i)
-            ASSERT_LE(std::count(begin, begin + apart, i), most) << begin - all.begin();
+    for (const int64_t step : {1, 4, 6, 13, 30}) {
+      SCOPED_TRACE(fmt::format("{} samples, steps of {}", count, step));
+      const SamplerOptions options{
+          .num_samples = count, .global_batch_size = step, .micro_batch_size = step, .epochs = 30};
+      Sampler sampler(options);
+      std::vector<int64_t> all;
+      while (!sampler.done()) {
+        Sampler resumed(options);
+        resumed.restore(sampler.position());
+        EXPECT_EQ(resumed.upcoming_step(), sampler.upcoming_step());
+        const auto micro_batches = sampler.next_step();
+        all.insert(all.end(), micro_batches[0].begin(), micro_batches[0].end());
       }
+      for (int64_t epoch = 0; epoch < 30; ++epoch)
+        EXPECT_EQ(std::set<int64_t>(all.begin() + epoch * count, all.begin() + (epoch + 1) * count)
+                      .size(),
+                  static_cast<size_t>(count));
+      if (count % step == 0) continue;  // no micro-batch lies across an epoch's end
+      for (int64_t together = 1; together <= step; ++together)
+        for (auto begin = all.begin(); all.end() - begin >= together; ++begin)
+          for (int64_t i = 0; i < count; ++i)
+            ASSERT_LE(std::count(begin, begin + together, i), (together + count - 1) / count)
+                << together << " from " << begin - all.begin();
+    }
+}
+
+TEST(Sampler, StepsHaveTheSameSamplesForAnyMicroBatch) {
+  const auto steps = [](int64_t micro_batch_size) {
+    Sampler sampler({.num_samples = 23,
+                     .global_batch_size = 6,
+                     .micro_batch_size = micro_batch_size,
+                     .epochs = 4,
+                     .first = {20, 3}});
+    std::vector<std::set<int64_t>> result;
+    while (!sampler.done()) {
+      const std::vector<int64_t> samples = flat(sampler.next_step());
+      result.emplace_back(samples.begin(), samples.end());
+    }
+    return result;
+  };
+  for (const int64_t size : {2, 3, 6, 8}) EXPECT_EQ(steps(1), steps(size)) << size;
 }
 
 TEST(Sampler, SameSeedSameOrderOtherSeedOther) {
