@@ -375,6 +375,21 @@ Dataset load_dataset(const DatasetOptions& options, const TextEncoder& encoder,
   return dataset;
 }
 
+std::optional<bool> masks_prompts(const Dataset& dataset, std::optional<bool> given) {
+  if (dataset.train_pictures.rows != nullptr) return true;
+  if (given) return given;
+  const RowCounts& counts = dataset.row_counts;
+  const int64_t others =
+      counts.questions + counts.questions_with_input + counts.completions + counts.texts;
+  if (counts.chats > 0 && others > 0) return std::nullopt;
+  return counts.chats > 0;
+}
+
+std::string words_on_loss(std::optional<bool> masks) {
+  if (!masks) return "the answers of chats, and on all of other rows";
+  return *masks ? "answers only" : "prompts and answers";
+}
+
 MicroBatchOptions batch_options(const DatasetOptions& options, const Reading& reading,
                                 int32_t pad) {
   if (options.padding_in_loss && pad < 0)

@@ -27,9 +27,9 @@ struct DatasetOptions {
   std::filesystem::path json_path = {};  // for JSON: a file, or a folder with train and val files
   std::filesystem::path val_path = {};   // for JSON: a separate validation file
   std::optional<double> val_split_fraction =
-      {};                         // unset: the set's own; for JSON files: no validation
-  std::string prompt_style = "";  // empty: the set's own, for files usual_style()
-  bool mask_prompt = false;
+      {};                           // unset: the set's own; for JSON files: no validation
+  std::string prompt_style = "";    // empty: the set's own, for files usual_style()
+  std::optional<bool> mask_prompt;  // empty: of rows of turns
   bool include_multiturn_conversations = false;
   bool split_turns = false;         // see split_turns()
   bool keep_empty_answers = false;  // of chats: learn that nothing is said
@@ -108,6 +108,11 @@ struct Dataset {
   std::unique_ptr<BatchSource> train_batches() const;
   std::unique_ptr<BatchSource> validation_batches() const;
 };
+
+// Whether prompts have no loss: as `given`, or else in rows of turns; nothing: in some of the rows.
+// Questions about pictures never have any.
+std::optional<bool> masks_prompts(const Dataset& dataset, std::optional<bool> given);
+std::string words_on_loss(std::optional<bool> masks);  // "answers only", …
 
 // The default prompt style for these rows: the model's chat template for chats if it has one, plain
 // for ready prompts, alpaca for the rest.

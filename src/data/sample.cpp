@@ -363,12 +363,13 @@ Sample make_sample(const Row& row, const PromptStyle& style, const TextEncoder& 
       if (left_out.token == part)
         sample.left_out.push_back({std::ssize(sample.ids), left_out.what, left_out.words});
   };
+  const bool masks = has_pictures || options.mask_prompt.value_or(row.kind == RowKind::Question &&
+                                                                  !row.messages.empty());
   for (size_t i = 0; i < segments.size(); ++i) {
     const std::vector<int32_t>& ids = parts[i];
     take_left_out(static_cast<int64_t>(i));
     sample.ids.insert(sample.ids.end(), ids.begin(), ids.end());
-    const bool with_prompts = !(options.mask_prompt || has_pictures || segments[i].left_out);
-    if (segments[i].learnt || with_prompts)
+    if (segments[i].learnt || !(masks || segments[i].left_out))
       sample.labels.insert(sample.labels.end(), ids.begin(), ids.end());
     else
       sample.labels.resize(sample.ids.size(), options.ignore_index);

@@ -15,7 +15,8 @@
 namespace snug::data {
 
 struct SampleOptions {
-  bool mask_prompt = false;         // labels of the prompt become ignore_index
+  // Whether labels of the prompt become ignore_index; empty: of rows of turns.
+  std::optional<bool> mask_prompt;
   int32_t ignore_index = -100;      // negative, so that it is never a token id
   int64_t max_seq_length = 0;       // tokens, for source and target each; 0 or less: no limit
   bool keep_empty_answers = false;  // of a chat: learn that nothing is said

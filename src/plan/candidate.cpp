@@ -112,7 +112,7 @@ data::MicroBatch largest_micro_batch(const Workload& work, const recipe::Recipe&
   }
   add_pictures(batch, work, num_samples);
   // In real data, masked prompts will have no loss.
-  batch.picks_rows = picks_rows || (work.made_up && recipe.data.mask_prompt);
+  batch.picks_rows = picks_rows || (work.made_up && recipe.data.mask_prompt.value_or(false));
   constexpr int32_t kAnyToken = 0;
   const int64_t most = work.samples.most_targets(num_samples);
   for (int32_t& target : batch.targets) {

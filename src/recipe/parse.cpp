@@ -217,6 +217,13 @@ void resolve_recipe(Recipe& recipe) {
   resolve_data(recipe.data, recipe.given_keys);
   // One seed governs all there is. LitGPT's two defaults differ.
   if (!recipe.given("data.seed") && recipe.seed != Recipe{}.seed) recipe.data.seed = recipe.seed;
+  recipe.lora.enabled = !recipe.full;
+  // All weights of a trained model want a smaller step than adapters, or than random weights.
+  const bool trains_all_of_a_checkpoint = recipe.full && recipe.model.config.empty();
+  const bool is_adam =
+      recipe.optimizer.name != OptimizerName::Sgd && recipe.optimizer.lr == OptimizerOptions{}.lr;
+  if (trains_all_of_a_checkpoint && is_adam && !recipe.given("optimizer.lr"))
+    recipe.optimizer.lr = kRateOfAllWeights;
   TrainOptions& train = recipe.train;
   if (train.lr_warmup_fraction && !recipe.given("train.lr_warmup_steps")) train.lr_warmup_steps = 0;
   if (train.min_lr > recipe.optimizer.lr) {
@@ -227,7 +234,6 @@ void resolve_recipe(Recipe& recipe) {
           train.min_lr, recipe.optimizer.lr, recipe.optimizer.lr);
     train.min_lr = recipe.given("train.min_lr") ? recipe.optimizer.lr : recipe.optimizer.lr / 10;
   }
-  recipe.lora.enabled = !recipe.full;
   resolve_logger(recipe);
   resolve_optimizer(recipe);
   resolve_strategy(recipe);
@@ -354,6 +360,16 @@ void take_recipe_argument(Words& words) {
   words.positionals.erase(words.positionals.begin());
 }
 
+// snug data rows.jsonl: the one action need not be said.
+void add_only_action(Words& words) {
+  const bool is_said = words.positionals.size() > 1 ||
+                       (!words.positionals.empty() && words.positionals[0].value.text == "show") ||
+                       std::ranges::count(words.settings, "action", &Setting::key) > 0;
+  if (is_said) return;
+  words.positionals.insert(words.positionals.begin(),
+                           {{}, {.kind = Value::Kind::Text, .text = "show", .items = {}}, "show"});
+}
+
 // Options that are not the demo's own are passed to the finetune command, as typed.
 void hand_on(ParsedCommand& parsed, Words& words, const std::vector<std::string>& typed,
              const std::vector<Row>& own) {
@@ -392,6 +408,7 @@ ParsedCommand parse_words(Command command, const std::string& name,
     throw UserError(
         "snug {} takes no recipe; --config and --print_config belong to finetune and plan", name);
   std::vector<std::string> faults;
+  if (command == Command::Data) add_only_action(words);
   place_positionals(words, rows, name, faults);
   parsed.plan.names_folder =
       std::ranges::count(words.settings, "checkpoint_dir", &Setting::key) > 0;

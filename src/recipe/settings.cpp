@@ -176,7 +176,9 @@ class WordReader {
     const bool alone = flag || (row && row->may_stand_alone);
     const bool next = at_ < words_.size() && words_[at_] != "--" && !is_option(words_[at_]);
     const bool may_be_auto = flag && (row->automatic != nullptr || row->key == "precision");
-    if (next && (!flag || parse_bool(words_[at_]) || (may_be_auto && is_auto(words_[at_])))) {
+    const bool may_be_none = flag && is_optional(*row);
+    if (next && (!flag || parse_bool(words_[at_]) || (may_be_auto && is_auto(words_[at_])) ||
+                 (may_be_none && words_[at_] == "none"))) {
       value = is_auto(words_[at_]) ? "auto" : words_[at_];
       ++at_;
       return true;

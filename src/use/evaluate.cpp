@@ -50,13 +50,18 @@ nlohmann::json evaluate_captions(const recipe::EvaluateOptions& options,
           {"cider_d", scores.cider}};
 }
 
+std::optional<bool> masks_in(const nlohmann::json& result) {
+  const nlohmann::json& masks = result["mask_prompt"];
+  return masks.is_null() ? std::nullopt : std::optional(masks.get<bool>());
+}
+
 void print(const nlohmann::json& result) {
   const auto number = [&](const char* key) { return result[key].get<double>(); };
   const auto count = [&](const char* key) { return with_commas(result[key].get<int64_t>()); };
   std::string how;
   if (result.contains("prompt_style"))
     how = fmt::format(", prompt style {}, {}", result["prompt_style"].get<std::string>(),
-                      result["mask_prompt"] ? "answers alone" : "prompts and answers");
+                      data::words_on_loss(masks_in(result)));
   print_piece(fmt::format("loss {:.4f}, perplexity {:.2f} ({} tokens of {} samples{})\n",
                           number("loss"), number("perplexity"), count("tokens"), count("samples"),
                           how));
@@ -106,8 +111,8 @@ void evaluate(const recipe::EvaluateOptions& options) {
                                                 : "the prompts fill the model's whole length");
   if (!std::isfinite(loss.loss))
     throw UserError(
-        "the loss is {}, no number: weights of {} are none, or too large for --precision {}; snug "
-        "verify names files that are damaged",
+        "the loss is {}: the weights of {} contain NaN or infinities, or are too large for "
+        "--precision {}; snug verify names damaged files",
         loss.loss, options.checkpoint_dir, options.precision);
   const int64_t most = options.max_iters.value_or(0) * options.micro_batch_size;
   const int64_t counted = most > 0 ? std::min(most, samples.count()) : samples.count();
@@ -115,9 +120,11 @@ void evaluate(const recipe::EvaluateOptions& options) {
                         {"perplexity", std::exp(loss.loss)},
                         {"tokens", loss.tokens},
                         {"samples", counted - batches->num_unreadable()}};
-  if (!pictures.are_captions() && !engine::is_synthetic(options.data))
+  if (!pictures.are_captions() && !engine::is_synthetic(options.data)) {
+    const auto masks = data::masks_prompts(dataset, read.mask_prompt);
     result.update({{"prompt_style", dataset.prompt_style},
-                   {"mask_prompt", read.mask_prompt || pictures.rows != nullptr}});
+                   {"mask_prompt", masks ? nlohmann::json(*masks) : nlohmann::json()}});
+  }
   if (pictures.are_captions() && options.captions && !engine::is_synthetic(options.data))
     result.update(evaluate_captions(options, lm, {samples, pictures, dataset.processor}));
   if (options.json)

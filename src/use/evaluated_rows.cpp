@@ -31,7 +31,7 @@ data::DatasetOptions evaluated_options(const recipe::EvaluateOptions& options,
         record && (!captions || record->style == "chat" || record->style == "plain");
     if (is_usable && d.prompt_style == "auto") result.prompt_style = record->style;
     if (record && !options.mask_prompt_given)
-      result.mask_prompt = record->mask_prompt.value_or(d.mask_prompt);
+      result.mask_prompt = record->mask_prompt ? record->mask_prompt : d.mask_prompt;
   }
   // With "all" nothing is held out, so the training split is the whole file. A folder or a separate
   // validation file defines the split itself.

@@ -147,10 +147,6 @@ std::vector<ShownSample> choose_samples(const data::Dataset& dataset,
   return shown;
 }
 
-bool masks_prompts(const data::Dataset& dataset, const data::DatasetOptions& read) {
-  return read.mask_prompt || dataset.train_pictures.rows != nullptr;
-}
-
 std::string words_on_kinds(const data::Dataset& dataset) {
   const data::RowCounts& counts = dataset.row_counts;
   std::vector<std::string> words;
@@ -200,10 +196,13 @@ std::string totals_text(const data::Dataset& dataset, const data::DataSurvey& fo
       fmt::format("Samples   {}: {} to train on, {} held out\n", with_commas(samples),
                   with_commas(found.training), with_commas(found.held_out));
   text += fmt::format("Rows      {}\n", words_on_kinds(dataset));
+  const auto masks = data::masks_prompts(dataset, read.mask_prompt);
   text += fmt::format(
       "Style     {} ({}); prompts {}\n", dataset.prompt_style,
       dataset.prompt_style_reason == "given" ? "--data.prompt_style" : dataset.prompt_style_reason,
-      masks_prompts(dataset, read) ? "do not count in the loss" : "count in the loss too");
+      !masks   ? "of chats do not count in the loss, those of other rows do"
+      : *masks ? "do not count in the loss"
+               : "count in the loss too");
   text +=
       fmt::format("Tokens    {}, of which {} count in the loss ({})\n", with_commas(found.tokens),
                   with_commas(found.learnt_tokens), share_text(found.learnt_tokens, found.tokens));
@@ -252,6 +251,7 @@ void print_text(const std::vector<ShownSample>& shown, const std::string& totals
 void print_json(const std::vector<ShownSample>& shown, const data::Dataset& dataset,
                 const data::DataSurvey& found, const data::DatasetOptions& read) {
   const data::RowCounts& counts = dataset.row_counts;
+  const std::optional<bool> masks = data::masks_prompts(dataset, read.mask_prompt);
   json out{{"samples", {{"training", found.training}, {"held_out", found.held_out}}},
            {"rows",
             {{"questions", counts.questions},
@@ -261,7 +261,7 @@ void print_json(const std::vector<ShownSample>& shown, const data::Dataset& data
              {"texts", counts.texts}}},
            {"prompt_style", dataset.prompt_style},
            {"prompt_style_reason", dataset.prompt_style_reason},
-           {"mask_prompt", masks_prompts(dataset, read)},
+           {"mask_prompt", masks ? json(*masks) : json()},
            {"max_seq_length", read.max_seq_length},
            {"tokens", found.tokens},
            {"learnt_tokens", found.learnt_tokens},

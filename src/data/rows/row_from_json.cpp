@@ -47,7 +47,8 @@ std::string role_of(const std::string& given) {
   for (const char* known : {"user", "assistant", "system", "tool", "developer"})
     if (name == known) return name;
   if (name == "human") return "user";
-  for (const char* assistant : {"gpt", "bot", "chatbot", "model", "function_call", "tool_call"})
+  for (const char* assistant :
+       {"gpt", "bot", "chatbot", "model", "function_call", "tool_call", "tool_calls"})
     if (name == assistant) return "assistant";
   for (const char* tool : {"observation", "tool_response", "tool_responses", "function_response"})
     if (name == tool) return "tool";
@@ -189,6 +190,20 @@ json more_of(const json& turn) {
   return more;
 }
 
+// Of "tool_calls", a list or the text of one.
+void check_calls(json& more, const std::string& place) {
+  const auto calls = more.find("tool_calls");
+  if (calls == more.end() || calls->is_array()) return;
+  if (calls->is_string())
+    if (json list = json::parse(calls->get<std::string>(), nullptr, /*allow_exceptions=*/false);
+        list.is_array()) {
+      *calls = std::move(list);
+      return;
+    }
+  throw UserError("{}: \"tool_calls\" must be a list of calls, but is {} {}", place,
+                  calls->is_object() ? "an" : "a", calls->type_name());
+}
+
 // ms-swift writes each call of one answer as a turn of its own.
 bool extends_calls(Row& row, const json& calls, bool is_swift, const std::string& text) {
   if (!is_swift || row.messages.empty() || !row.messages.back().calls_are_content) return false;
@@ -229,6 +244,7 @@ void add_turn(const json& turn, size_t number, Row& row, const Columns& columns,
     Message message{role_of(name), content ? turn_text(turn, *content, row, columns, place) : "",
                     is_learnt(turn, place)};
     json more = more_of(turn);
+    check_calls(more, place);
     if (content == nullptr) more["content"] = nullptr;
     if (is_call_role(name) && !more.contains("tool_calls")) {
       json found = calls_in(message.content);

@@ -90,7 +90,7 @@ const std::vector<CommandInfo>& command_table() {
        "chat with a model in the terminal",
        "Formats prompts as in fine-tuning. Lines can be edited, the arrow keys bring back earlier "
        "ones, and a line that ends in a backslash continues on the next. Ctrl-C stops an answer; "
-       "an empty line or Ctrl-D ends the chat. Commands: /help, /more (continue an answer that was "
+       "/exit or Ctrl-D ends the chat. Commands: /help, /more (continue an answer that was "
        "cut off), /clear (forget the conversation), /system TEXT, /save FILE, /exit.",
        {"snug chat MODEL", "snug chat out/finetune/lora/final", "snug chat MODEL --temperature 0"}},
       {Command::Data,

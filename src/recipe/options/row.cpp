@@ -335,9 +335,7 @@ bool holds_value(const Row& row) {
 
 std::string_view value_name(const Row& row) {
   if (std::holds_alternative<PairSlot>(row.slot)) return "[FLOAT,FLOAT]";
-  if (std::holds_alternative<bool*>(row.slot) ||
-      std::holds_alternative<std::optional<bool>*>(row.slot))
-    return row.automatic != nullptr ? "true|false|auto" : "true|false";
+  if (is_flag(row)) return row.automatic != nullptr ? "true|false|auto" : "true|false";
   if (std::holds_alternative<double*>(row.slot) ||
       std::holds_alternative<std::optional<double>*>(row.slot))
     return "FLOAT";
@@ -360,7 +358,10 @@ std::string_view value_name(const Row& row) {
   return "NAME";
 }
 
-bool is_flag(const Row& row) { return std::holds_alternative<bool*>(row.slot); }
+bool is_flag(const Row& row) {
+  return std::holds_alternative<bool*>(row.slot) ||
+         std::holds_alternative<std::optional<bool>*>(row.slot);
+}
 
 bool is_flag(const Row& row, std::string_view key) {
   return is_flag(row) ||

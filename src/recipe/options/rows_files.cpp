@@ -44,16 +44,17 @@ std::vector<Row> convert_rows(ConvertOptions& o) {
        .key = "source",
        .slot = &o.source,
        .help = "the model to read: a Hugging Face or LitGPT directory, or a GGUF file; or an "
-               "adapter, which becomes a GGUF adapter for llama.cpp",
+               "adapter, which is merged into its base on the way (a destination NAME.gguf without "
+               "--gguf_type: a GGUF adapter for llama.cpp)",
        .kind = TextKind::File,
        .required = true,
        .positional = true},
       {.theme = kFiles,
        .key = "destination",
        .slot = &o.destination,
-       .help = "the directory to write; for gguf: the file",
+       .help = "the directory to write; for gguf: the file; none: the source's name with the "
+               "format appended",
        .kind = TextKind::File,
-       .required = true,
        .positional = true},
       {.theme = kFiles,
        .key = "to",

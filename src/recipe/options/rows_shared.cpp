@@ -88,7 +88,8 @@ std::vector<Row> data_rows(DataOptions& d) {
       {.theme = kData,
        .key = "data.mask_prompt",
        .slot = &d.mask_prompt,
-       .help = "exclude the tokens of the prompt from the loss",
+       .help = "exclude the tokens of the prompt from the loss; none: those of rows of turns, so "
+               "that only the assistant's are learnt",
        .common = true},
       {.theme = kData,
        .key = "data.ignore_index",

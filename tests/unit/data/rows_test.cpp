@@ -371,6 +371,18 @@ TEST(Rows, ReadsCallsThatAreTexts) {
   EXPECT_EQ(text[2].role, "tool");
 }
 
+TEST(Rows, CallsAreAListOrTheTextOfOne) {
+  const auto calls = [](const std::string& value) {
+    return rows_of("a.jsonl", R"({"messages":[{"role":"user","content":"q"},{"role":"assistant",)"
+                              R"("content":null,"tool_calls":)" +
+                                  value + "}]}")[0]
+        .messages[1]
+        .more;
+  };
+  EXPECT_EQ(calls(R"("[{\"z\":1}]")"), calls(R"([{"z":1}])"));
+  for (const char* other : {R"("f")", R"({"z":1})", "1"}) EXPECT_THROW(calls(other), UserError);
+}
+
 TEST(Rows, CallsThatAreNoneAndToolsThatAreTextsAreAsWithoutAndAsObjects) {
   for (const char* none : {R"("tool_calls":[],)", R"("tool_calls":null,)", ""}) {
     const std::vector<Row> rows =

@@ -152,7 +152,9 @@ TEST(Sample, ChatLearnsEveryAnswerAndNothingElse) {
             "assistant><user>q3/user>");
   EXPECT_EQ(labels_of(sample), std::string(42, '.') + "a1/assistant>" + std::string(25, '.') +
                                    "a2/assistant>" + std::string(14, '.'));
-  const Sample whole = make_sample(conversation(), style, encoder, {});
+  EXPECT_EQ(make_sample(conversation(), style, encoder, {}).labels, sample.labels)
+      << "by default too";
+  const Sample whole = make_sample(conversation(), style, encoder, {.mask_prompt = false});
   EXPECT_EQ(whole.ids, whole.labels);
   EXPECT_EQ(whole.ids, sample.ids);
   EXPECT_TRUE(sample.left_out.empty());
@@ -170,7 +172,7 @@ TEST(Sample, ChatLeavesMarkedAnswersOut) {
   row.messages[4].learnt = false;
   sample = make_sample(row, style, encoder, {.mask_prompt = true});
   EXPECT_EQ(labels_of(sample), std::string(42, '.') + "a1/assistant>" + std::string(52, '.'));
-  sample = make_sample(row, style, encoder, {});
+  sample = make_sample(row, style, encoder, {.mask_prompt = false});
   const std::string all = text_of(sample.ids);
   EXPECT_EQ(labels_of(sample), all.substr(0, 80) + std::string(13, '.') + all.substr(93));
 }
@@ -182,7 +184,7 @@ TEST(Sample, ChatLearnsNoAnswerOfAPromptUnlessPromptsAreLearnt) {
   row.messages[2].in_prompt = true;
   const Sample sample = make_sample(row, style, encoder, {.mask_prompt = true});
   EXPECT_EQ(labels_of(sample), std::string(80, '.') + "a2/assistant>" + std::string(14, '.'));
-  const Sample whole = make_sample(row, style, encoder, {});
+  const Sample whole = make_sample(row, style, encoder, {.mask_prompt = false});
   EXPECT_EQ(whole.labels, whole.ids);
 }
 

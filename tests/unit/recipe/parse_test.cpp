@@ -242,6 +242,8 @@ TEST(Parse, WrongValuesSayWhatIsWanted) {
                   "is not a whole number");
   EXPECT_CONTAINS(parse_error("finetune_full x --data.mask_prompt maybe"),
                   "unexpected argument maybe; snug finetune_full takes no positional arguments");
+  EXPECT_EQ(parse("finetune_full x --data.mask_prompt none").recipe.data.mask_prompt, std::nullopt);
+  EXPECT_EQ(parse("finetune_full x --data.mask_prompt").recipe.data.mask_prompt, true);
   EXPECT_CONTAINS(parse_error("finetune_full x --data.mask_prompt=maybe"),
                   "neither true nor false");
   EXPECT_CONTAINS(parse_error("finetune_full x --precision bf16-tru"), "did you mean bf16-true?");
@@ -368,7 +370,7 @@ TEST(Parse, OtherCommands) {
   EXPECT_TRUE(parse("finetune-full --help").help);
   EXPECT_TRUE(parse("finetune x --print_config").print_config);
   EXPECT_CONTAINS(parse_error("chat m --prompt x"), "unknown key");
-  EXPECT_CONTAINS(parse_error("convert a"), "snug convert needs destination");
+  EXPECT_CONTAINS(parse_error("convert"), "snug convert needs source");
   EXPECT_CONTAINS(parse_error("evaluate m"), "no data: give --data FILE");
   EXPECT_CONTAINS(parse_error("completion tcsh"), "is not one of bash, zsh, fish");
   EXPECT_CONTAINS(parse_error("generate"), "snug generate needs checkpoint_dir");
@@ -501,6 +503,21 @@ TEST(Parse, DataShowTakesTheOptionsOfTraining) {
   EXPECT_CONTAINS(parse_error("data show --model m"), "snug data show rows.jsonl");
   EXPECT_CONTAINS(parse_error("data show a.jsonl --model m --data.json_path b.jsonl"), "keep one");
   EXPECT_CONTAINS(parse_error("data shwo a.jsonl --model m"), "did you mean show?");
+  // The one action need not be said.
+  EXPECT_EQ(parse("data a.jsonl --model m").show_data.data.json_path, "a.jsonl");
+  EXPECT_EQ(parse("data --model m --data rows.csv").show_data.data.json_path, "rows.csv");
+}
+
+TEST(Parse, TheLearningRateGoesByWhatTrains) {
+  const auto rate = [](const std::string& words) { return parse(words).recipe.optimizer.lr; };
+  EXPECT_EQ(rate("finetune_full x"), 2e-5);
+  EXPECT_EQ(parse("finetune_full x").recipe.train.min_lr, 2e-5 / 10);
+  EXPECT_EQ(rate("finetune --full x"), 2e-5);
+  EXPECT_EQ(rate("finetune x"), 1e-3);
+  EXPECT_EQ(rate("finetune_full x --lr 0.001"), 1e-3);
+  EXPECT_EQ(rate("finetune_full --model.config c.json"), 1e-3) << "random weights";
+  EXPECT_EQ(rate("finetune_full x --optimizer sgd"), 1e-3);
+  EXPECT_EQ(rate("finetune_full x --optimizer lion"), 1e-4);
 }
 
 }  // namespace
