@@ -3,6 +3,7 @@
 // 130 stopped on request.
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
+#include <torch/version.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -235,7 +236,8 @@ int run(const ParsedCommand& parsed, const std::vector<std::string>& words) {
       std::fputs(snug::recipe::completion_script(parsed.completion.shell).c_str(), stdout);
       break;
     case Command::Version:
-      std::printf("snug %s\n", snug::kVersion);
+      std::printf("snug %s\nlibtorch %s, %s CUDA, compiled by GCC %s\n", snug::kVersion,
+                  TORCH_VERSION, snug::engine::cuda::is_built() ? "with" : "without", __VERSION__);
       break;
     case Command::Help:
       show_help(parsed.help_options.command, !parsed.help_options.options.empty());

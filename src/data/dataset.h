@@ -27,9 +27,10 @@ struct DatasetOptions {
   std::filesystem::path json_path = {};  // for JSON: a file, or a folder with train and val files
   std::filesystem::path val_path = {};   // for JSON: a separate validation file
   std::optional<double> val_split_fraction =
-      {};                           // unset: the set's own; for JSON files: no validation
-  std::string prompt_style = "";    // empty: the set's own, for files usual_style()
-  std::optional<bool> mask_prompt;  // empty: of rows of turns
+      {};                         // unset: the set's own; for JSON files: no validation
+  std::string prompt_style = {};  // empty: the set's own, for files usual_style()
+  // Empty: of rows of turns.
+  std::optional<bool> mask_prompt = {};
   bool include_multiturn_conversations = false;
   bool split_turns = false;         // see split_turns()
   bool keep_empty_answers = false;  // of chats: learn that nothing is said
@@ -48,7 +49,7 @@ struct DatasetOptions {
   std::string split = "train";
   std::string image_column = "auto";
   std::string text_column = "auto";
-  std::string prompt = "";  // before every caption
+  std::string prompt = {};  // before every caption
 
   Reading reading = {};  // what the model reads
   PictureProcessor processor = {};

@@ -249,15 +249,15 @@ Figures measured_figures(const report::RunRecord& record) {
   return figures;
 }
 
-// "block 3, backward: 512.00 MiB more for gradients do not fit, 120.00 MiB missing".
+// "block 3, backward: 1.62 GiB in use + 512.00 MiB gradients exceed the 2.00 GiB budget by …".
 std::string who_asked(const report::OutOfMemoryRecord& record, int64_t budget) {
   if (record.requested == 0) return "";
   const std::string limit =
-      budget > 0 ? fmt::format(" of a budget of {}", format_bytes(budget)) : "";
-  return fmt::format("{}, {}: needs {} more for {} on top of {}{}, {} missing",
+      budget > 0 ? fmt::format("the {} budget", format_bytes(budget)) : "what there is";
+  return fmt::format("{}, {}: {} in use + {} {} exceed {} by {}",
                      record.unit.empty() ? "the run" : record.unit, record.phase,
-                     format_bytes(record.requested), record.category,
-                     format_bytes(record.allocated), limit, format_bytes(record.missing));
+                     format_bytes(record.allocated), format_bytes(record.requested),
+                     record.category, limit, format_bytes(record.missing));
 }
 
 // Whether a run's device is a GPU: one by its name, or one that this machine has.

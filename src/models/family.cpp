@@ -333,9 +333,10 @@ std::string download_command(const fs::path& checkpoint) {
 }
 
 Checkpoint open_checkpoint(const fs::path& path, Part part) {
-  if (!fs::exists(path))
+  if (hub::is_absent(path))
     throw UserError(
-        "checkpoint {} does not exist; give a Hugging Face or LitGPT directory or a GGUF file, or "
+        "checkpoint {} does not exist or is empty; give a Hugging Face or LitGPT directory or a "
+        "GGUF file, or "
         "fetch one with: {}",
         path.string(), download_command(path));
   if (path.extension() == ".json" && !fs::is_directory(path))

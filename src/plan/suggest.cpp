@@ -105,6 +105,15 @@ class SuggestionSearch {
     return consider(choice);
   }
 
+  // Keeps rows that would not fit without what they change of the training.
+  void drop_other_training_for_nothing() {
+    std::erase_if(rows_, [&](const Row& row) {
+      Choice rest = row.choice;
+      std::erase_if(rest.changes, [](const Change* change) { return !change->same_training; });
+      return rest.max_seq_length == 0 && fitting(rest).has_value();
+    });
+  }
+
   // Cheapest first; if there is none, the smallest plan that was tried.
   std::vector<Suggestion> found() {
     drop_what_saves_nothing();
@@ -263,6 +272,24 @@ std::vector<Suggestion> suggest(const models::Model& model, const recipe::Recipe
     search.consider_shorter_samples(together);
   }
   return search.found();
+}
+
+std::vector<Suggestion> suggest_other_training(const models::Model& model,
+                                               const recipe::Recipe& recipe, const Workload& work,
+                                               const DeviceProfile& device) {
+  SuggestionSearch search(model, recipe, work, device);
+  for (const Change& change : changes()) {
+    recipe::Recipe alone = recipe;
+    if (change.same_training || !change.apply(alone)) continue;
+    const Choice only{.changes = {&change}, .micro_batch_size = recipe.train.micro_batch_size};
+    if (!search.consider(only)) search.consider_with_less_activations(only);
+  }
+  search.consider_shorter_samples(
+      {.changes = {}, .micro_batch_size = recipe.train.micro_batch_size});
+  search.drop_other_training_for_nothing();
+  std::vector<Suggestion> found = search.found();
+  std::erase_if(found, [](const Suggestion& s) { return !s.fits; });
+  return found;
 }
 
 }  // namespace snug::plan

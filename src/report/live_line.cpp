@@ -97,8 +97,9 @@ std::vector<Part> parts_of(const StepStatus& status) {
   if (status.val_loss) parts.push_back({fmt::format("val {:.3f}", *status.val_loss), kPlain, 6});
   parts.push_back({rate_text(status.tokens_per_second), kPlain, 3});
   if (status.share_of_peak > 0)
-    parts.push_back({fmt::format("{:.0f}% peak", 100 * status.share_of_peak), kPlain, 5});
-  if (status.memory_bytes > 0) parts.push_back({memory_text(status), memory_style(status), 4});
+    parts.push_back({fmt::format("MFU {:.0f}%", 100 * status.share_of_peak), kPlain, 5});
+  if (status.memory_bytes > 0)
+    parts.push_back({"memory " + memory_text(status), memory_style(status), 4});
   if (status.expert_load > 0)
     parts.push_back({fmt::format("busiest expert {:.1f}x", status.expert_load), kPlain, 6});
   if (status.num_alloc_retries > 0) parts.push_back({retries_text(status), kYellow, 4});

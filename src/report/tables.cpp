@@ -363,12 +363,12 @@ Lines performance(const RunSummary& summary) {
               {"Tok/sec", fmt::format("{:.2f} tok/s", padded)},
               {"Tok/sec w/o Padding", fmt::format("{:.2f} tok/s", summary.tokens_per_second)}};
   if (summary.fit_seconds > 0)
-    lines.emplace(lines.begin() + 1, "Training Time (LitGPT's)",
+    lines.emplace(lines.begin() + 1, "Total Time",
                   fmt::format("{:.2f} s, with validation and checkpoints", summary.fit_seconds));
   if (summary.startup.first_step_ended > 0)
-    lines.emplace_back("Start to First Step", fmt::format("{:.2f} s, to its end {:.2f} s",
-                                                          summary.startup.first_step_begun,
-                                                          summary.startup.first_step_ended));
+    lines.emplace_back(
+        "Startup", fmt::format("{:.2f} s, first step done at {:.2f} s",
+                               summary.startup.first_step_begun, summary.startup.first_step_ended));
   const StepStatistics& steps = summary.steps;
   if (std::isfinite(steps.mean_seconds))
     lines.emplace_back("Step Time",

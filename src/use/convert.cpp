@@ -212,10 +212,45 @@ fs::path base_of(const std::string& adapter, const std::string& given) {
   return given.empty() ? engine::find_base(adapter) : fs::path(given);
 }
 
+// snug's own run.json, in the folder above the adapter's, says whether the base was quantized.
+void warn_of_quantized_base(const std::string& adapter) {
+  const std::string own = engine::quantizing_options(adapter);
+  if (own.empty()) return;
+  warn(
+      "{} was trained beside quantized weights; this merges it into the original weights of the "
+      "base. To merge into the weights that it was trained beside: snug merge {} {}",
+      adapter, adapter, own);
+}
+
+// A folder or file beside the source.
+std::string usual_destination(const recipe::ConvertOptions& options) {
+  if (options.to == "auto")
+    throw UserError(
+        "snug convert {}: say what to write, with a destination or with --to gguf, "
+        "hf, litgpt or ollama",
+        options.source);
+  fs::path source = fs::path(options.source).lexically_normal();
+  if (!source.has_filename()) source = source.parent_path();
+  if (source.extension() == ".gguf") source.replace_extension();
+  return source.string() + (options.to == "gguf" ? ".gguf" : "-" + options.to);
+}
+
 void convert_model(const recipe::ConvertOptions& options, const std::string& to) {
   const bool makes_gguf = to == "gguf" || to == "ollama";
+  const bool is_adapter = engine::is_adapter_directory(options.source);
+  const fs::path path = is_adapter ? base_of(options.source, options.pretrained_checkpoint_dir)
+                                   : fs::path(options.source);
   const models::Checkpoint checkpoint = models::open_checkpoint(
-      options.source, options.text_only ? models::Part::Language : models::Part::Whole);
+      path, options.text_only ? models::Part::Language : models::Part::Whole);
+  std::optional<checkpoint::Adapter> adapter;
+  if (is_adapter) {
+    adapter = engine::read_adapter(options.source, *checkpoint.model);
+    warn_of_quantized_base(options.source);
+  }
+  const auto untied = adapter && engine::parts_head(checkpoint, *adapter)
+                          ? models::model_with_own_head(*checkpoint.model)
+                          : std::unique_ptr<models::Model>();
+  const models::Model& model = untied ? *untied : *checkpoint.model;
   if (options.text_only)
     std::fprintf(stderr,
                  "of the model the language model alone (%s); left out: %s of other parts\n",
@@ -227,32 +262,35 @@ void convert_model(const recipe::ConvertOptions& options, const std::string& to)
   if (!options.imatrix.empty()) importance = files::read_importance(options.imatrix);
   if (!options.imatrix_data.empty()) importance = importance_from_rows(options);
   if (!options.imatrix_out.empty()) files::write_importance(*importance, options.imatrix_out);
+  const auto value_in = [&](const nn::Parameter& parameter, at::ScalarType as) {
+    return adapter ? engine::merged_reader(checkpoint, *adapter, as)(parameter)
+                   : models::read_parameter(checkpoint, parameter, as);
+  };
   const auto read = [&](const nn::Parameter& parameter) {
     const bool quantizes = !options.gguf_type.empty();
-    const at::ScalarType own = makes_gguf && stays_float32(*checkpoint.model, parameter)
-                                   ? at::kFloat
-                               : quantizes ? models::stored_type(checkpoint, parameter)
-                                           : type;
-    return finite(models::read_parameter(checkpoint, parameter, own), parameter, options.source,
-                  [&] { return models::read_parameter(checkpoint, parameter, at::kFloat); });
+    const at::ScalarType own = makes_gguf && stays_float32(model, parameter) ? at::kFloat
+                               : !quantizes                                  ? type
+                               : adapter                                     ? at::kFloat
+                                         : models::stored_type(checkpoint, parameter);
+    return finite(value_in(parameter, own), parameter, options.source,
+                  [&] { return value_in(parameter, at::kFloat); });
   };
   const FolderLock lock = lock_destination(options);
-  const std::vector<fs::path> written = to == "gguf"
-                                            ? gguf_files(options.destination, *checkpoint.model)
-                                            : std::vector<fs::path>{options.destination};
-  for (const fs::path& path : written) {
-    refuse_to_overwrite(path);  // another conversion may have finished meanwhile
-    remove_abandoned_versions(path);
+  const std::vector<fs::path> written = to == "gguf" ? gguf_files(options.destination, model)
+                                                     : std::vector<fs::path>{options.destination};
+  for (const fs::path& file : written) {
+    refuse_to_overwrite(file);  // another conversion may have finished meanwhile
+    remove_abandoned_versions(file);
   }
   if (to == "gguf") warn_of_prompt_style(options.source);
   const engine::ExportOptions export_options{.dtype = type,
                                              .gguf_type = options.gguf_type,
                                              .importance = importance ? &*importance : nullptr,
-                                             .processor = options.source,
+                                             .processor = path,
                                              .add = [&](const fs::path& folder) {
                                                if (to == "ollama")
                                                  write_modelfile(folder, options, *tokenizer,
-                                                                 *checkpoint.model);
+                                                                 model);
                                                else
                                                  data::copy_prompt_record(options.source, folder);
                                              }};
@@ -268,19 +306,18 @@ void convert_model(const recipe::ConvertOptions& options, const std::string& to)
                                   export_options);
   else
     throw UserError("--to {} is unknown; choose hf, litgpt, gguf or ollama", to);
-  for (const fs::path& path : written) std::printf("%s\n", path.c_str());
+  if (adapter)
+    std::fprintf(stderr, "merged the adapter into %zu weights of %s\n", adapter->modules.size(),
+                 path.c_str());
+  for (const fs::path& file : written) std::printf("%s\n", file.c_str());
+  if (to == "ollama")
+    std::fprintf(stderr, "Then: ollama create %s -f %s\n",
+                 fs::path(options.destination).filename().c_str(),
+                 (fs::path(options.destination) / "Modelfile").c_str());
 }
 
-// Its destination is a GGUF file: other formats hold whole models.
-void convert_adapter(const recipe::ConvertOptions& options, const std::string& to) {
-  if (to != "gguf" || !options.gguf_type.empty())
-    throw UserError(
-        "{} is an adapter, which is written as a GGUF adapter (a destination such as adapter.gguf, "
-        "with --dtype) and not with {}; snug merge {} makes a model of it and its base, to "
-        "convert in its place",
-        options.source,
-        options.gguf_type.empty() ? "--to " + to : "--gguf_type " + options.gguf_type,
-        options.source);
+// As a GGUF adapter beside its base.
+void convert_adapter(const recipe::ConvertOptions& options) {
   const models::Checkpoint base =
       models::open_checkpoint(base_of(options.source, options.pretrained_checkpoint_dir));
   const checkpoint::Adapter adapter = engine::read_adapter(options.source, *base.model);
@@ -294,7 +331,9 @@ void convert_adapter(const recipe::ConvertOptions& options, const std::string& t
 
 }  // namespace
 
-void convert(const recipe::ConvertOptions& options) {
+void convert(const recipe::ConvertOptions& given) {
+  recipe::ConvertOptions options = given;
+  if (options.destination.empty()) options.destination = usual_destination(options);
   const std::string to = format_of(options);
   check_gguf_type(options, to);
   memory::install_allocators();
@@ -307,7 +346,8 @@ void convert(const recipe::ConvertOptions& options) {
     throw UserError("--text_only takes a model{}; leave it out",
                     is_adapter ? fmt::format(", and {} is an adapter", options.source)
                                : ", and no --imatrix_data: convert to a directory first");
-  is_adapter ? convert_adapter(options, to) : convert_model(options, to);
+  const bool stays_adapter = is_adapter && to == "gguf" && options.gguf_type.empty();
+  stays_adapter ? convert_adapter(options) : convert_model(options, to);
 }
 
 namespace {
@@ -324,16 +364,6 @@ fs::path destination_of(const recipe::MergeOptions& options) {
   return destination;
 }
 
-// snug's own run.json, in the folder above the adapter's, says whether the base was quantized.
-void warn_of_quantized_base(const recipe::MergeOptions& options) {
-  const std::string own = engine::quantizing_options(options.checkpoint_dir);
-  if (own.empty() || !options.quantize.empty()) return;
-  warn(
-      "{} was trained beside quantized weights; this merges it into the original weights of the "
-      "base. To merge into the weights that it was trained beside: {}",
-      options.checkpoint_dir, own);
-}
-
 }  // namespace
 
 void merge(const recipe::MergeOptions& options) {
@@ -346,7 +376,7 @@ void merge(const recipe::MergeOptions& options) {
   run.quantize = options.quantize;
   run.precision = options.precision;
   engine::quantize_weights(*base.model, run);
-  warn_of_quantized_base(options);
+  if (options.quantize.empty()) warn_of_quantized_base(options.checkpoint_dir);
   const auto tokenizer = engine::open_tokenizer(base);
   const at::ScalarType type = weight_type(options.dtype, base);
   const auto untied = engine::parts_head(base, adapter) ? models::model_with_own_head(*base.model)

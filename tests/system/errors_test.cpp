@@ -69,8 +69,13 @@ TEST_F(Errors, AConfigurationIsNoModel) {
 }
 
 TEST_F(Errors, FolderWithoutModel) {
-  fs::create_directory(folder_ / "empty");
-  expect_user_error({"generate", folder_ / "empty", "--prompt", "a"}, "holds no model");
+  fs::create_directory(folder_ / "other");
+  std::ofstream(folder_ / "other" / "notes.txt") << "none";
+  expect_user_error({"generate", folder_ / "other", "--prompt", "a"}, "holds no model");
+  fs::create_directories(folder_ / "checkpoints" / "ORG" / "NAME");
+  const fs::path empty = folder_ / "checkpoints" / "ORG" / "NAME";
+  expect_user_error({"generate", empty, "--prompt", "a"}, "snug download ORG/NAME");
+  expect_user_error({"plan", empty}, "--model.config");
 }
 
 TEST_F(Errors, ARunsCheckpointIsNoModel) {

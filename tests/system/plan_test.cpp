@@ -153,9 +153,8 @@ TEST(PlanCommand, SaysWhatTokensCost) {
   EXPECT_EQ(with({}).output.find("\nCost "), std::string::npos) << "no price is made up";
   const Result text = with({"--price_per_hour", "1.80 USD", "--devices", "2"});
   EXPECT_EQ(text.exit_code, 0) << text.output;
-  EXPECT_NE(text.output.find("\nCost     a million tokens take "), std::string::npos)
-      << text.output;
-  EXPECT_NE(text.output.find(" USD, at 1.80 USD an hour for each of 2 devices\n"),
+  EXPECT_NE(text.output.find("\nCost     1M tokens: "), std::string::npos) << text.output;
+  EXPECT_NE(text.output.find(" USD (at 1.80 USD per hour for each of 2 devices)\n"),
             std::string::npos)
       << text.output;
   const Result plan = with({"--price_per_hour", "1.80", "--devices", "2", "--json"});
@@ -165,7 +164,7 @@ TEST(PlanCommand, SaysWhatTokensCost) {
   EXPECT_NEAR(json["cost"]["million_tokens_price"], 2 * 1.80 / 3600 * 1e6 / rate, 1e-9);
   EXPECT_NEAR(json["cost"]["epoch_seconds"], 256 * 512 / rate, 1e-6);
   const Result listed = with({"--price_per_hour", "l4=0.80,a100-80=1.80 USD"});
-  EXPECT_NE(listed.output.find(", at 1.80 USD an hour"), std::string::npos) << listed.output;
+  EXPECT_NE(listed.output.find("(at 1.80 USD per hour)"), std::string::npos) << listed.output;
   const Result missing = with({"--price_per_hour", "l4=0.80"});
   EXPECT_EQ(missing.exit_code, 2);
   EXPECT_NE(missing.output.find("has no price of a100-80; add a100-80=…"), std::string::npos)

@@ -177,7 +177,9 @@ TEST_F(Talk, ChatEditsLinesAndCtrlCClearsThem) {
   ASSERT_TRUE(chat.wait_for(kReady)) << chat.seen();
   chat.type("\x1b[A");  // brings back /help
   ASSERT_TRUE(chat.wait_for("/help")) << chat.seen();
-  chat.type("\x15\r");
+  chat.type("\x15\r");  // an empty line asks nothing, and ends nothing
+  ASSERT_TRUE(chat.wait_for(kReady)) << chat.seen();
+  chat.type("/quit\r");
   EXPECT_EQ(chat.end(), 0) << chat.seen();
   EXPECT_TRUE(chat.modes_are_back());
 }

@@ -61,6 +61,18 @@ class Session {
   std::string commit_;
 };
 
+bool holds_nothing(const std::filesystem::path& folder) {
+  std::error_code error;
+  return std::filesystem::is_empty(folder, error) && !error;
+}
+
+// And the one of its organization, if that holds nothing else.
+void remove_empty(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  std::filesystem::remove(folder, ignored);
+  std::filesystem::remove(folder.parent_path(), ignored);
+}
+
 std::vector<std::filesystem::path> Session::run(const ShowProgress& progress) {
   const std::string what = "cannot download " + repository_name(options_);
   std::string body;
@@ -100,15 +112,19 @@ void Session::fetch_all(const std::vector<RemoteFile>& files, Meter& meter) {
       missing.push_back(file);
     }
   }
-  check_space(missing);
+  make_folder(options_.directory);
   try {
+    check_space(missing);
     for (const RemoteFile& file : missing) {
       fetch(file, meter);
       manifest_.record(file.path, version_of(file));
       if (file.size >= kSaveManifestFrom) manifest_.save();
     }
   } catch (...) {
-    manifest_.save();
+    if (holds_nothing(options_.directory))
+      remove_empty(options_.directory);
+    else
+      manifest_.save();
     throw;
   }
   meter.end();
@@ -171,7 +187,6 @@ void Session::fetch(const RemoteFile& file, Meter& meter) {
 std::vector<std::filesystem::path> download(const DownloadOptions& options,
                                             const ShowProgress& progress) {
   Access access = resolve_access(options);
-  make_folder(options.directory);
   return Session(options, std::move(access)).run(progress);
 }
 

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <string>
+#include <system_error>
 
 namespace snug::hub {
 
@@ -13,6 +14,14 @@ inline std::string hub_name(const std::filesystem::path& checkpoint) {
   const std::filesystem::path organization = checkpoint.parent_path();
   if (organization.parent_path().filename() != "checkpoints") return "";
   return (organization.filename() / checkpoint.filename()).string();
+}
+
+// Whether there is no such file or folder, or only an empty one, as downloads that fail may leave.
+inline bool is_absent(const std::filesystem::path& checkpoint) {
+  std::error_code error;
+  return !std::filesystem::exists(checkpoint, error) ||
+         (std::filesystem::is_directory(checkpoint, error) &&
+          std::filesystem::is_empty(checkpoint, error));
 }
 
 }  // namespace snug::hub

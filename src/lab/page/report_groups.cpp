@@ -86,7 +86,7 @@ std::string tries(const Group& group, std::vector<const RowView*> members) {
       head_cell(group.over, false) + head_cell(has_reserved ? "Peak reserved" : "Peak");
   if (has_reserved) head += head_cell("allocated");
   if (!program.empty()) head += head_cell(program_words(program) + ", counted");
-  head += head_cell("Outcome", false) + head_cell("A step") + head_cell("Tokens/s");
+  head += head_cell("Outcome", false) + head_cell("Step time") + head_cell("Tokens/s");
   std::string body;
   for (const RowView* view : members) {
     const bool is_decisive = view == best || view == smallest_that_does_not(members);
@@ -116,7 +116,7 @@ std::string sweep_table(const Group& group, const std::vector<const RowView*>& m
   });
   std::string head = head_cell(group.over, false);
   for (const char* title :
-       {has_reserved ? "Peak reserved" : "Peak", "A step", "TFLOP/s", "Device use"})
+       {has_reserved ? "Peak reserved" : "Peak", "Step time", "TFLOP/s", "Device use"})
     head += head_cell(title) + (has_published ? head_cell("published") : "");
   const std::string program = counted_program_of(members);
   const bool retries =

@@ -11,6 +11,7 @@
 #include "lab/report/reports.h"
 #include "lab/report/verdict.h"
 #include "report/charts/charts.h"
+#include "report/close.h"
 #include "report/html_page.h"
 
 namespace snug::lab {
@@ -94,11 +95,11 @@ std::string definitions(const LabRun& run, const std::vector<RowView>& views) {
   term(out, "Close",
        fmt::format("it fits, but less than {:.0f} % of the available memory is left. Memory that "
                    "is not counted, such as NCCL's buffers, may take that.",
-                   100 * kClose));
+                   100 * report::kClose));
   term(out, "Categories",
        "live at the moment of the peak. Activations are kept between forward and backward; "
        "workspace is freed at the end of its operation.");
-  term(out, "A step",
+  term(out, "Step time",
        run.mode == Mode::Plan
            ? "estimated seconds of one optimizer step with all its "
              "micro-batches, from the rates of the device profile."

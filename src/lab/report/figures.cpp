@@ -11,6 +11,7 @@
 
 #include "base/bytes.h"
 #include "base/text.h"
+#include "report/close.h"
 
 namespace snug::lab {
 namespace {
@@ -109,13 +110,11 @@ std::optional<double> margin_of(const Figures& figures, int64_t limit_bytes) {
 }
 
 bool is_close(const Figures& figures, int64_t limit_bytes) {
-  const std::optional<double> margin = margin_of(figures, limit_bytes);
-  return figures.fits && margin && *margin >= 0 && *margin < kClose;
+  return !close_text(figures, limit_bytes).empty();
 }
 
 std::string close_text(const Figures& figures, int64_t limit_bytes) {
-  if (!is_close(figures, limit_bytes)) return "";
-  return fmt::format("close: {:.1f} % left", 100 * *margin_of(figures, limit_bytes));
+  return figures.fits ? report::close_text(needed_bytes(figures), limit_bytes) : "";
 }
 
 const Row* comparable_row(const LabRun& run, const Row& row) {

@@ -26,9 +26,7 @@ std::string use_text(double share, double spread);
 
 // The free share of the limit; empty if the limit is not known.
 std::optional<double> margin_of(const Figures& figures, int64_t limit_bytes);
-// A row is close if it fits with less than this share left, which what is not counted, such as
-// NCCL's buffers, may take.
-constexpr double kClose = 0.05;
+// Whether it fits with less than report::kClose left.
 bool is_close(const Figures& figures, int64_t limit_bytes);
 std::string close_text(const Figures& figures, int64_t limit_bytes);  // "close: 0.6 % left", or ""
 

@@ -80,8 +80,13 @@ std::string time(const RowView* view) {
 
 std::string outcomes(const Pair& pair) {
   const std::string before = pair.first == nullptr ? "not in it" : pair.first->outcome.words;
-  const std::string after = pair.second == nullptr ? "not in it" : pair.second->outcome.words;
-  return before == after ? before : before + " → " + after;
+  std::string after = pair.second == nullptr ? "not in it" : pair.second->outcome.words;
+  const auto is_good = [](const RowView* view) {
+    return view != nullptr && view->outcome.kind == OutcomeView::Kind::Good;
+  };
+  // What is planned fits, and what ran is ok: that is no change.
+  if (before == after || (is_good(pair.first) && is_good(pair.second))) return after;
+  return before + " → " + after;
 }
 
 std::string heading(const char* which, const LabRun& run) {
@@ -163,7 +168,7 @@ std::string compare_text(const LabRun& first, const LabRun& second, int width) {
   using Column = report::Table::Column;
   const std::string peak = is_reserved ? "Reserved, A" : "Peak, A";
   report::Table table({Column{"Row", report::Align::Left}, Column{"Outcome", report::Align::Left},
-                       Column{peak}, Column{"B"}, Column{"change"}, Column{"A step, A"},
+                       Column{peak}, Column{"B"}, Column{"change"}, Column{"Step time, A"},
                        Column{"B"}, Column{"change"}});
   const std::vector<Pair> pairs = pairs_of(before, after);
   const bool is_same_size = are_same_size(first, second);

@@ -157,7 +157,7 @@ std::vector<TableColumn> table_columns(const LabRun& run, const std::vector<RowV
                        TableColumn{Cell::Counted, program_words(program) + ", counted", true},
                        TableColumn{Cell::Published, source_title(run), true},
                        TableColumn{Cell::Deviation, "Deviation", true},
-                       TableColumn{Cell::StepTime, "A step", true},
+                       TableColumn{Cell::StepTime, "Step time", true},
                        TableColumn{Cell::TokensPerSecond, "Tokens/s", true},
                        TableColumn{Cell::MillionTokens, "1M tokens", true},
                        TableColumn{Cell::Epoch, "An epoch", true},

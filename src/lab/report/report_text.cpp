@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "lab/report/figures.h"
 #include "lab/report/reports.h"
+#include "report/close.h"
 #include "report/tables.h"
 #include "report/text_width.h"
 
@@ -338,8 +339,8 @@ std::string report_markdown(const LabRun& run) {
                    "\nMemory is the peak that must fit: reserved on a GPU, allocated on a "
                    "processor; GiB = 2^30 bytes. Close: less than {:.0f} % of the available memory "
                    "is left. snug {}, {}, {}.\n",
-                   100 * kClose, markdown(run.record.version), markdown(run.record.hardware),
-                   markdown(run.record.started));
+                   100 * report::kClose, markdown(run.record.version),
+                   markdown(run.record.hardware), markdown(run.record.started));
 }
 
 }  // namespace snug::lab

@@ -264,7 +264,7 @@ std::string time_meaning(const LabRun& run, const std::vector<RowView>& views) {
             });
       });
   if (!has_short_times) return "";
-  return "Planned times are estimates by data sheets' rates and the shares of them that published "
+  return "Planned times are estimates: they use data-sheet rates, scaled to what published "
          "runs reached (docs/benchmarks.md says which were fitted); links are assumed to have no "
          "other traffic, and the host never to keep the device waiting. So they do not decide the "
          "verdict.";

@@ -109,9 +109,14 @@ class Judge {
   void beyond(const std::string& ours) {
     if (result_.like && !result_.like->fits) {
       is_beyond_ = true;
-      out_.reasons.push_back(fmt::format("{} out of memory, and {}'s count is {}; {}.",
+      const std::string available =
+          result_.limit_bytes > 0
+              ? fmt::format(" where {} is available", memory_text(result_.limit_bytes))
+              : "";
+      out_.reasons.push_back(fmt::format("{} out of memory, and {} would need {}{}; {}.",
                                          source_words(), program_words(result_.like_program),
-                                         need_words(*result_.like), ours));
+                                         memory_text(needed_bytes(*result_.like)), available,
+                                         ours));
     } else if (!result_.like) {
       differ(fmt::format("{} out of memory; {}.", source_words(), ours));
     }

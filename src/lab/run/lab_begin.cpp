@@ -147,7 +147,7 @@ void LabRunner::check_models() const {
     const std::string& checkpoint = model->second.checkpoint;
     const bool is_random =
         has_setting(row.options, "model.config") || has_setting(row.run_options, "model.config");
-    if (!is_random && !checkpoint.empty() && !fs::is_directory(checkpoint)) ++missing[checkpoint];
+    if (!is_random && !checkpoint.empty() && hub::is_absent(checkpoint)) ++missing[checkpoint];
   }
   if (missing.empty()) return;
   std::string text, commands;

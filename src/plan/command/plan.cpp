@@ -24,6 +24,7 @@
 #include "engine/open_data.h"
 #include "engine/run_length.h"
 #include "engine/strategy.h"
+#include "files/hub/hub_name.h"
 #include "models/family.h"
 #include "plan/command/plan_largest.h"
 #include "plan/command/plan_sweep.h"
@@ -66,11 +67,11 @@ models::Checkpoint open_present(const fs::path& checkpoint, models::Part part) {
     shape.model = models::model_from_config(checkpoint, part);
     return shape;
   }
-  if (fs::exists(checkpoint)) return models::open_checkpoint(checkpoint, part);
+  if (!hub::is_absent(checkpoint)) return models::open_checkpoint(checkpoint, part);
   const std::string name = checkpoint.filename().string();
   const std::string config = fmt::format("recipes/models/{}.json", name);
   throw UserError(
-      "{} does not exist. A plan needs only the model's config: --checkpoint_dir none "
+      "{} does not exist or is empty. A plan needs only the model's config: --checkpoint_dir none "
       "--model.config {}. Or download it: {}",
       checkpoint.string(),
       fs::exists(shipped_file(config)) ? config : "recipes/models/….json, or a config.json",
@@ -249,7 +250,12 @@ void plan(const recipe::Recipe& recipe, const recipe::PlanOptions& options,
   if (!options.price_per_hour.empty() && p.price.per_hour == 0)
     throw UserError("--price_per_hour {}: has no price of {}; add {}=…", options.price_per_hour,
                     p.device.name, p.device.name);
-  if (p.recipe.fit) p.fit = fit(*p.checkpoint.model, p.recipe, p.workload(), p.device);
+  if (p.recipe.fit) {
+    p.fit = fit(*p.checkpoint.model, p.recipe, p.workload(), p.device);
+    if (p.fit->best && !p.wanted_fits())
+      p.other_training =
+          suggest_other_training(*p.checkpoint.model, p.recipe, p.workload(), p.device);
+  }
   if (options.operations)
     p.counted = count_step(*p.checkpoint.model, p.recipe, p.workload(), p.device);
   if (options.scaling) p.scaling.emplace(*p.checkpoint.model, p.recipe, p.workload(), p.device);

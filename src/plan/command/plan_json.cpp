@@ -42,7 +42,10 @@ json price_json(const Planned& p) {
     out[what + "_price"] = p.price.of(tokens / rate, devices);
   };
   add("million_tokens", 1e6);
-  if (p.from_data) add("epoch", static_cast<double>(engine::tokens_per_epoch(p.length, p.samples)));
+  if (p.from_data) {
+    add("epoch", static_cast<double>(engine::tokens_per_epoch(p.length, p.samples)));
+    out["run_price"] = p.price.of(p.run_seconds(), devices);
+  }
   return out;
 }
 
@@ -118,6 +121,10 @@ json plan_json(const Planned& p) {
              {"host_by_category", named(p.prediction().host_by_category)}}},
            {"time", cost_json(p.wanted.cost)},
            {"timeline", timeline_json(p.prediction().timeline)}};
+  if (p.from_data) {
+    out["batch"]["steps"] = p.length.steps;
+    out["time"]["run_seconds"] = p.run_seconds();
+  }
   if (p.from_data) out["batch"]["tokens_per_epoch"] = engine::tokens_per_epoch(p.length, p.samples);
   if (p.price.per_hour > 0) out["cost"] = price_json(p);
   if (p.has_many_devices()) {
@@ -135,6 +142,13 @@ json plan_json(const Planned& p) {
     for (const Candidate& c : p.fit->front) front.push_back(candidate_json(p, c));
     out["fit"] = {{"tried", p.fit->tried}, {"front", front}};
     if (p.fit->best) out["fit"]["best"] = candidate_json(p, *p.fit->best);
+    for (const Suggestion& s : p.other_training)
+      out["fit"]["other_training"].push_back({{"options", s.options},
+                                              {"cost", s.cost},
+                                              {"peak_allocated", s.peak_allocated},
+                                              {"step_seconds", s.step_seconds},
+                                              {"time_factor", s.time_factor},
+                                              {"adds_adapters", s.adds_adapters}});
     if (p.fit->with_disk) out["fit"]["with_disk"] = candidate_json(p, *p.fit->with_disk);
   }
   return out;

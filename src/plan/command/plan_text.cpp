@@ -9,13 +9,16 @@
 
 #include "base/bytes.h"
 #include "base/text.h"
+#include "engine/adapters/trained_parts.h"
 #include "engine/run_length.h"
 #include "engine/strategy.h"
 #include "plan/command/planned.h"
 #include "plan/out_of_memory.h"
 #include "plan/suggest.h"
 #include "recipe/tables/techniques.h"
+#include "report/close.h"
 #include "report/tables.h"
+#include "report/text_width.h"
 
 namespace snug::plan {
 namespace {
@@ -130,15 +133,15 @@ void add_cost(const Planned& p, Lines& lines) {
   const int64_t devices = engine::named_ranks(p.recipe);
   const auto cost_of = [&](double tokens) {
     const double seconds = tokens / p.wanted.cost.tokens_per_second();
-    return fmt::format("{} s and {}", seconds_text(seconds),
+    return fmt::format("{} s, cost {}", seconds_text(seconds),
                        recipe::money_text(p.price.of(seconds, devices), p.price.currency));
   };
   std::string epoch;
   if (p.from_data)
     epoch =
-        fmt::format(", an epoch {}",
+        fmt::format("; an epoch: {}",
                     cost_of(static_cast<double>(engine::tokens_per_epoch(p.length, p.samples))));
-  lines.add("Cost     a million tokens take {}{}, at {} an hour{}", cost_of(1e6), epoch,
+  lines.add("Cost     1M tokens: {}{} (at {} per hour{})", cost_of(1e6), epoch,
             recipe::money_text(p.price.per_hour, p.price.currency),
             devices > 1 ? fmt::format(" for each of {} devices", devices) : "");
 }
@@ -158,8 +161,8 @@ void add_time(const Planned& p, Lines& lines) {
             p.from_data ? " of average samples" : "", c.tokens_per_second(), parts);
   if (p.device.kind == at::kCUDA)
     lines.add(
-        "Fitted   times are by data sheets' rates and the shares of them that published runs "
-        "of other programs reached: products {:.0f} %, attention {:.0f} %, memory {:.0f} %",
+        "Fitted   times use data-sheet rates, scaled to what published runs of other programs "
+        "reached: products {:.0f} %, attention {:.0f} %, memory {:.0f} %",
         100 * p.device.product_efficiency, 100 * p.device.attention_efficiency,
         100 * p.device.memory_efficiency);
   if (const std::string hidden = hidden_text(c); !hidden.empty())
@@ -170,6 +173,15 @@ void add_time(const Planned& p, Lines& lines) {
         "step to get what it needs: about {} s; a smaller micro-batch may be faster",
         retries, retries == 1 ? "" : "s", seconds_text(c.retry_seconds));
   if (p.price.per_hour > 0 && c.tokens_per_second() > 0) add_cost(p, lines);
+  if (const double seconds = p.run_seconds(); seconds > 0) {
+    std::string cost;
+    if (p.price.per_hour > 0)
+      cost = fmt::format(
+          ", cost {}",
+          recipe::money_text(p.price.of(seconds, engine::named_ranks(p.recipe)), p.price.currency));
+    lines.add("Run      {} step{}: about {} without validation{}", with_commas(p.length.steps),
+              p.length.steps == 1 ? "" : "s", report::clock_text(seconds), cost);
+  }
 }
 
 int64_t bytes_of(const Planned& p, const Candidate& c) {
@@ -178,7 +190,7 @@ int64_t bytes_of(const Planned& p, const Candidate& c) {
 
 // Less than a twentieth is left.
 bool is_close(const Planned& p, const Candidate& c) {
-  return 20 * bytes_of(p, c) > 19 * p.device.usable_bytes();
+  return !report::close_text(bytes_of(p, c), p.device.usable_bytes()).empty();
 }
 
 bool is_alike(const Planned& p, const Candidate& a, const Candidate& b) {
@@ -257,7 +269,10 @@ std::string fit_tail(const Planned& p) {
   std::string text;
   if (const std::string reasons = choice_reasons(*p.fit, p.recipe, p.device); !reasons.empty())
     text = reasons + "\n";
-  return text + "\nThe first row's options, as YAML:\n" + yaml(p);
+  text += "\nThe first row's options, as YAML:\n" + yaml(p);
+  if (!p.other_training.empty())
+    text += "\nBeyond what --fit tries:" + suggestion_lines(p.other_training) + "\n";
+  return text;
 }
 
 std::string fit_text(const Planned& p) {
@@ -281,11 +296,14 @@ std::string suggestions(const Planned& p) {
 std::vector<std::string> plan_lines(const Planned& p) {
   Lines lines;
   const recipe::TrainOptions& t = p.recipe.train;
+  const bool has_frozen = p.recipe.lora.enabled || p.recipe.model.train_parts != "all";
+  const auto held = has_frozen ? engine::frozen_type(p.recipe) : std::nullopt;
+  std::string frozen = p.recipe.quantize;
+  if (frozen.empty() && held) frozen = *held == at::kHalf ? "float16" : "bfloat16";
   lines.add("Model    {}: {}, {}{}, {}",
             p.recipe.model.config.empty() ? p.recipe.checkpoint_dir : p.recipe.model.config,
             parameters(p), p.recipe.precision,
-            p.recipe.quantize.empty() ? "" : ", frozen weights in " + p.recipe.quantize,
-            p.recipe.optimizer.name);
+            frozen.empty() ? "" : ", frozen weights in " + frozen, p.recipe.optimizer.name);
   const int64_t micro_batches =
       engine::micro_batches_of_step(p.recipe, engine::named_strategy(p.recipe).mesh);
   lines.add(
@@ -305,6 +323,7 @@ std::vector<std::string> plan_lines(const Planned& p) {
   if (p.has_many_devices()) lines.add("Devices  {}", devices_line(p.recipe));
   const int64_t margin = p.device.usable_bytes() - p.need();
   const Missing lacking = p.missing();
+  const std::string close = report::close_text(p.need(), p.device.usable_bytes());
   lines.add(
       "Plan     {}peak {}{}: {}", whose_peak(p), format_bytes(p.prediction().peak_allocated),
       p.device.kind == at::kCUDA
@@ -314,8 +333,8 @@ std::vector<std::string> plan_lines(const Planned& p) {
           ? fmt::format("does not fit, {} missing",
                         format_bytes(std::max<int64_t>(
                             -margin, p.prediction().peak_allocated - p.device.usable_bytes())))
-          : fmt::format("fits{}, {} to spare", p.wanted_fits() ? "" : " the device",
-                        format_bytes(margin)));
+          : fmt::format("fits{}, {} to spare{}{}", p.wanted_fits() ? "" : " the device",
+                        format_bytes(margin), close.empty() ? "" : ", ", close));
   if (p.prediction().peak_host > 0 || lacking.in_host > 0) add_host(p, lines, lacking.in_host);
   if (p.prediction().on_disk > 0) add_disk(p, lines, lacking.on_disk);
   add_time(p, lines);

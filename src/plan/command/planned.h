@@ -18,6 +18,7 @@
 #include "plan/command/plan_like.h"
 #include "plan/counted_step.h"
 #include "plan/fit.h"
+#include "plan/suggest.h"
 #include "recipe/numbers.h"
 #include "recipe/options/commands.h"
 #include "recipe/recipe.h"
@@ -40,6 +41,7 @@ struct Planned {
   std::vector<Candidate> stages = {};  // one per stage of the pipeline
   Candidate wanted = {};               // the stage that needs most
   std::optional<Fit> fit = {};
+  std::vector<Suggestion> other_training = {};  // with fit, of a recipe that does not fit as it is
   std::optional<Scaling> scaling = {};
   std::optional<Like> like = {};
   std::optional<CountedStep> counted = {};
@@ -52,6 +54,10 @@ struct Planned {
             .validation = &validation};
   }
   const Prediction& prediction() const { return wanted.prediction; }
+  // Of this run's steps, by the cost model; 0: no data say how many there are.
+  double run_seconds() const {
+    return from_data ? static_cast<double>(length.steps) * wanted.cost.seconds() : 0;
+  }
   bool has_many_devices() const;
   // For each kind of memory, what the neediest stage lacks.
   Missing missing() const;

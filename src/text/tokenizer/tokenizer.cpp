@@ -72,6 +72,10 @@ Tokenizer::Tokenizer(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Tokenizer::~Tokenizer() = default;
 
 std::unique_ptr<Tokenizer> Tokenizer::from_directory(const fs::path& directory) {
+  if (directory.empty())
+    throw UserError(
+        "rows of text need a tokenizer, and a model that is only a configuration has none: name a "
+        "folder that has one (--checkpoint_dir), or take made-up samples (--data Synthetic)");
   const fs::path json = directory / "tokenizer.json", model = directory / "tokenizer.model";
   auto state = std::make_unique<State>();
   state->source = directory;

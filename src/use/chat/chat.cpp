@@ -55,8 +55,8 @@ class Entries {
   bool is_interactive() const { return is_interactive_; }
   bool can_edit() const { return can_edit_; }
 
-  // std::nullopt at the end or for an empty line. A line that ends in a backslash continues on the
-  // next one.
+  // std::nullopt at the end. Empty lines are passed over. A line that ends in a backslash continues
+  // on the next one.
   std::optional<std::string> next() {
     std::string entry;
     for (bool goes_on = false;;) {
@@ -73,7 +73,7 @@ class Entries {
         entry.back() = '\n';
         continue;
       }
-      if (entry.empty()) return std::nullopt;
+      if (entry.empty()) continue;
       if (can_edit_) input_.remember(entry);
       return entry;
     }
@@ -178,14 +178,13 @@ void chat(const recipe::GenerateOptions& options) {
     note(words);
   if (!style.is_chat() && !options.sys_prompt.empty())
     warn("sys_prompt has no effect with prompt style {}", style.name());
-  if (is_interactive) note("An empty line ends the chat; /help lists the commands.");
+  if (is_interactive) note("/exit ends the chat; /help lists the commands.");
   Conversation conversation(
       chat_model(lm, encoder, style, generator, options, is_interactive),
       {.system = options.sys_prompt, .max_new_tokens = options.max_new_tokens}, note);
   std::optional<AnswerStop> all_along, while_answering;
   if (entries.can_edit()) all_along.emplace();
   while (const std::optional<std::string> entry = entries.next()) {
-    if (!is_interactive && entry->empty()) continue;  // blank lines in a file of questions
     if (is_interactive && !entries.can_edit()) while_answering.emplace();
     try {
       if (!conversation.take(*entry)) break;

@@ -22,7 +22,7 @@ constexpr const char* kHelp =
     "/clear        forget the conversation\n"
     "/system TEXT  set the system message; without TEXT, show it\n"
     "/save FILE    write the conversation as JSON lines that snug finetune reads\n"
-    "/exit         end the chat; so does an empty line, or Ctrl-D\n"
+    "/exit         end the chat; so do /quit and Ctrl-D\n"
     "A line that ends in \\ continues on the next one. Ctrl-C stops an answer or clears the line.\n"
     "To ask something that looks like a command, put a space before it.";
 
@@ -62,7 +62,7 @@ bool Conversation::take(const std::string& entry) {
     set_system(command.rest);
   else if (command.name == "/save")
     save(command.rest);
-  else if (command.name == "/exit")
+  else if (command.name == "/exit" || command.name == "/quit")
     return false;
   else
     note_(fmt::format("{} is not a command. Commands: {}", command.name, kCommandList));

@@ -81,11 +81,13 @@ Finding driver(const Facts& facts) {
 Finding cuda(const Facts& facts) {
   Finding finding{.subject = "CUDA"};
   if (!facts.has_cuda) {
-    finding.found = "this build of snug does not have it";
-    if (!has_usable_gpu(facts)) return finding;
     finding.level = Level::Note;
-    finding.why = "runs use the processor, although there is a GPU";
-    finding.mend = "scripts/build --cuda";
+    finding.found = "this build of snug does not have it";
+    finding.why = has_usable_gpu(facts) ? "runs use the processor, although there is a GPU"
+                                        : "runs use the processor, as they must here";
+    finding.mend = has_usable_gpu(facts)
+                       ? "scripts/build --cuda"
+                       : "where there is a newer NVIDIA GPU: scripts/build --cuda";
     return finding;
   }
   finding.found = facts.cuda_runtime ? version_text(*facts.cuda_runtime) : "version not known";

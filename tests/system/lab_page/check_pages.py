@@ -228,10 +228,10 @@ def check_buttons(browser, path):
         copy = page.locator(f"[id='{row}'] button.copy").first
         copy.click()
         wait_until(page, "document.getElementById('said').textContent === 'Copied'")
-        keys = "[...document.querySelectorAll('table.main tbody td[data-label=\"A step\"]')].map((e) => Number(e.dataset.key))"
-        page.locator("thead button", has_text="A step").click()
+        keys = "[...document.querySelectorAll('table.main tbody td[data-label=\"Step time\"]')].map((e) => Number(e.dataset.key))"
+        page.locator("thead button", has_text="Step time").click()
         up = page.evaluate(keys)
-        page.locator("thead button", has_text="A step").click()
+        page.locator("thead button", has_text="Step time").click()
         down = page.evaluate(keys)
         expect(up == sorted(up) and down == sorted(down, reverse=True), f"{v.name}: sorts by time: {up}, {down}")
         with page.expect_download(timeout=5000) as download:

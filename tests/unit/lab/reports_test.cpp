@@ -78,7 +78,7 @@ TEST(Verdicts, OutcomeAndFiguresAreMarkedApart) {
   }
   const std::string html = report_html(run);
   EXPECT_GE(count(html, "<span class=\"chip warn\">time −23.1 %</span>"), 2U);
-  EXPECT_EQ(count(html, "by data sheets"), 1U);
+  EXPECT_EQ(count(html, "data-sheet rates"), 1U);
   for (const char* word : {"same outcome", "fits where the original did not", "differs"})
     EXPECT_EQ(count(html, std::string("<dt>") + word + "</dt>"), 1U) << word;
 }

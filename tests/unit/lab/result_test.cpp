@@ -228,7 +228,8 @@ TEST_F(CollectRun, OutOfMemorySaysWhoAskedForWhat) {
   const RowResult result =
       collect(record, {.exit_code = 3, .last_words = "snug: out of memory on cpu"});
   EXPECT_EQ(result.outcome, Outcome::OutOfMemory);
-  for (const char* part : {"block 3", "backward", "64.00 MiB", "gradients", "12.00 MiB missing"})
+  for (const char* part :
+       {"block 3", "backward", "848.00 MiB in use + 64.00 MiB gradients", "by 12.00 MiB"})
     EXPECT_NE(result.reason.find(part), std::string::npos) << part << " in " << result.reason;
   EXPECT_EQ(result.measured->by_category.at("parameters"), 848 * kMiB);
 }

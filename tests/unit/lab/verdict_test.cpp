@@ -90,7 +90,8 @@ TEST(Verdict, ReasonsNameBothFigures) {
     return verdict.reasons.size() == 1 ? verdict.reasons[0] : "";
   };
   const std::string rest =
-      ": out of memory, and LitGPT's count is 120.0 GiB of 80.0 GiB; snug's plan fits: 40.0 GiB of "
+      ": out of memory, and LitGPT would need 120.0 GiB where 80.0 GiB is available; snug's plan "
+      "fits: 40.0 GiB of "
       "80.0 GiB.";
   EXPECT_EQ(reason(), "Expected" + rest) << "no source, nothing published";
   run.suite.source = "a paper";

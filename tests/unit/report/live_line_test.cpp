@@ -84,8 +84,8 @@ TEST(LiveLine, LitGptLine) {
 TEST(LiveLine, TellsEverythingWhereThereIsRoom) {
   const std::string line = render_live_line(at(250), 120, Colours::Off);
   EXPECT_EQ(line,
-            "step 250/500  ━━━━━━━━━━━━──────────── 50%  loss 1.234  1,312 tok/s  41% peak"
-            "  1.90/2.00 GiB  2:31 left");
+            "step 250/500  ━━━━━━━━━━━━──────────── 50%  loss 1.234  1,312 tok/s  MFU 41%"
+            "  memory 1.90/2.00 GiB  2:31 left");
 }
 
 TEST(LiveLine, TellsOfRetriesIfThereAreAny) {
@@ -101,8 +101,8 @@ TEST(LiveLine, TellsOfRetriesIfThereAreAny) {
 TEST(LiveLine, LeavesOutWhatMattersLeast) {
   StepStatus status = at(250);
   status.val_loss = 1.5;
-  EXPECT_EQ(render_live_line(status, 65, Colours::Off),
-            "step 250/500  loss 1.234  1,312 tok/s  1.90/2.00 GiB  2:31 left");
+  EXPECT_EQ(render_live_line(status, 72, Colours::Off),
+            "step 250/500  loss 1.234  1,312 tok/s  memory 1.90/2.00 GiB  2:31 left");
   EXPECT_EQ(render_live_line(status, 25, Colours::Off), "step 250/500  loss 1.234");
   EXPECT_EQ(render_live_line(status, 14, Colours::Off), "step 250/500");
   EXPECT_EQ(render_live_line(status, 5, Colours::Off), "step ");
@@ -133,7 +133,7 @@ TEST(LiveLine, NoTotalNoBar) {
   StepStatus status = at(7, 0);
   status.seconds_left.reset();
   EXPECT_EQ(render_live_line(status, 120, Colours::Off),
-            "step 7  loss 1.234  1,312 tok/s  41% peak  1.90/2.00 GiB");
+            "step 7  loss 1.234  1,312 tok/s  MFU 41%  memory 1.90/2.00 GiB");
 }
 
 TEST(LiveLine, RewritesOneLineInATerminal) {
@@ -177,7 +177,7 @@ TEST(LiveLine, ShowsANewValidationLossBelowItsReport) {
 
 TEST(LiveLine, ColoursOnlyWhereWanted) {
   EXPECT_EQ(render_live_line(at(1), 120, Colours::Off).find('\x1b'), std::string::npos);
-  EXPECT_NE(render_live_line(at(1), 120, Colours::On).find("\x1b[33m1.90/2.00 GiB"),
+  EXPECT_NE(render_live_line(at(1), 120, Colours::On).find("\x1b[33mmemory 1.90/2.00 GiB"),
             std::string::npos)
       << "near the budget the memory turns yellow";
   Fixture fixture;

@@ -156,10 +156,10 @@ TEST(Summary, HasLitGptsLinesAndOurs) {
   for (const char* line :
        {"Planned                   : 2.02 GiB (+1.00 % off)",
         "Budget                    : 4.00 GiB (50.0 % used)", "Share of peak FLOP/s      : 50.0 %",
-        "Training Time (LitGPT's)  : 112.50 s, with validation and checkpoints",
+        "Total Time                : 112.50 s, with validation and checkpoints",
         "Step Time                 : mean 81.20 ms, median 12.50 s",
         "Utilization               : 78.1 ± 3.2 %",
-        "Start to First Step       : 1.25 s, to its end 3.50 s",
+        "Startup                   : 1.25 s, first step done at 3.50 s",
         "Before                    : 2.5000", "After                     : 2.2500"})
     EXPECT_NE(block.find(line), std::string::npos) << line << "\n" << block;
 }

@@ -309,8 +309,7 @@ TEST_F(DownloadTest, WaitsWhenAskedTo) {
 
 TEST_F(DownloadTest, AWrongHashLeavesNothing) {
   expect_in(error_of(options("wrong_hash")), {"model.safetensors", "hash", "instead of 0000"});
-  for (const auto& entry : std::filesystem::directory_iterator(folder / "out"))
-    EXPECT_EQ(entry.path().filename(), ".snug-download.json");
+  EXPECT_FALSE(std::filesystem::exists(folder / "out"));
 }
 
 TEST_F(DownloadTest, AWrongSizeIsAnError) {
@@ -335,8 +334,7 @@ TEST_F(DownloadTest, NamesNeverLeaveTheFolder) {
     expect_in(error, {"lists a file named", "nothing is downloaded"});
     EXPECT_EQ(error.find('\x1b'), std::string::npos);
   }
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);
-  EXPECT_TRUE(std::filesystem::is_empty(folder / "out"));
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 
 TEST_F(DownloadTest, AFileAndAFolderOfOneNameAreAnError) {
@@ -390,6 +388,7 @@ TEST_F(DownloadTest, WithoutNetworkSaysWhatToCheck) {
   DownloadOptions wanted = options("good");
   wanted.endpoint = "http://127.0.0.1:1";
   expect_in(error_of(wanted), {"cannot be reached", "HTTPS_PROXY", "HF_ENDPOINT"});
+  EXPECT_FALSE(std::filesystem::exists(wanted.directory));
 }
 
 TEST_F(DownloadTest, WithoutNetworkGoesOnWithWhatIsThere) {
@@ -407,6 +406,7 @@ TEST_F(DownloadTest, WithoutNetworkGoesOnWithWhatIsThere) {
 TEST_F(DownloadTest, TooLittleRoomIsSaidBeforehand) {
   expect_in(error_of(options("huge")), {"needs 4194304.00 TiB more", "free", "another folder"});
   EXPECT_TRUE(requests("cdn").empty());
+  EXPECT_FALSE(std::filesystem::exists(options("huge").directory));
 }
 
 // A limit on the size of files stands in for a disk that fills up on the way.
