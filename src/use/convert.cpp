@@ -250,7 +250,7 @@ void convert_model(const recipe::ConvertOptions& options, const std::string& to)
   const auto untied = adapter && engine::parts_head(checkpoint, *adapter)
                           ? models::model_with_own_head(*checkpoint.model)
                           : std::unique_ptr<models::Model>();
-  const models::Model& model = untied ? *untied : *checkpoint.model;
+  models::Model& model = untied ? *untied : *checkpoint.model;
   if (options.text_only)
     std::fprintf(stderr,
                  "of the model the language model alone (%s); left out: %s of other parts\n",
@@ -295,15 +295,13 @@ void convert_model(const recipe::ConvertOptions& options, const std::string& to)
                                                  data::copy_prompt_record(options.source, folder);
                                              }};
   if (to == "hf")
-    engine::export_hugging_face(options.destination, *checkpoint.model, tokenizer.get(), read,
-                                export_options);
+    engine::export_hugging_face(options.destination, model, tokenizer.get(), read, export_options);
   else if (to == "litgpt")
-    engine::export_litgpt(options.destination, *checkpoint.model, *tokenizer, read, export_options);
+    engine::export_litgpt(options.destination, model, *tokenizer, read, export_options);
   else if (to == "gguf")
-    engine::export_gguf(options.destination, *checkpoint.model, *tokenizer, read, export_options);
+    engine::export_gguf(options.destination, model, *tokenizer, read, export_options);
   else if (to == "ollama")
-    engine::export_gguf_directory(options.destination, *checkpoint.model, *tokenizer, read,
-                                  export_options);
+    engine::export_gguf_directory(options.destination, model, *tokenizer, read, export_options);
   else
     throw UserError("--to {} is unknown; choose hf, litgpt, gguf or ollama", to);
   if (adapter)

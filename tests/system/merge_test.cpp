@@ -55,6 +55,9 @@ TEST_F(Merge, ATiedHeadThatAnAdapterChangesIsWrittenApart) {
   EXPECT_EQ(config["tie_word_embeddings"], false);
   EXPECT_EQ(config["torch_dtype"], "bfloat16");
   EXPECT_NE(read_file(out / "model.safetensors").find("lm_head.weight"), std::string::npos);
+  // Also on the way of a conversion.
+  ASSERT_EQ(run({"convert", changed, folder_ / "hf", "--dtype", "bfloat16"}).exit_code, 0);
+  EXPECT_TRUE(read_file(folder_ / "hf/model.safetensors") == read_file(out / "model.safetensors"));
 }
 
 TEST_F(Merge, TakesLitGptsNameAndAdapters) {
