@@ -41,7 +41,7 @@ install() {
   rm -rf "$home"
   mv "$home.part" "$home"
   ln -sfn ../lib/snug/bin/snug "$link"
-  echo "$("$link" version) is in $home; $link is a link to it"
+  echo "$("$link" version | sed 1q) is in $home; $link is a link to it"
   case :$PATH: in
     *":$prefix/bin:"*) echo "try: snug demo" ;;
     *) echo "$prefix/bin is not on PATH: export PATH=\"$prefix/bin:\$PATH\", then: snug demo" ;;
