@@ -173,7 +173,7 @@ function(snug_draw_cases quick all)
   endforeach()
 endfunction()
 
-# Of each suite's tests likewise: for programs whose single tests take long.
+# Draws tests of each suite likewise: for programs whose single tests take long.
 function(snug_draw_tests quick all)
   foreach(name ${ARGN})
     set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT SNUG_TEST_SUITES=quick:${quick},all:${all})

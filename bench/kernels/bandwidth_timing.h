@@ -50,7 +50,7 @@ class Memory {
   std::unique_ptr<void, Free> data_;
 };
 
-// Of this thread's processor where there is only one, so that other programs disturb less.
+// Uses this thread's processor time if it is the only one, so that other programs disturb less.
 inline double seconds_now(int threads) {
   if (threads == 1) {
     timespec time;

@@ -20,7 +20,7 @@
 
 namespace snug::bench {
 
-// Of a language model's step.
+// Sizes of a language model's step.
 struct Sizes {
   int64_t rows, dim, features, heads, head_dim, vocabulary, logit_rows, parameters, product;
 };

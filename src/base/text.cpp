@@ -26,7 +26,7 @@ std::string nearest_name(std::string_view name, const std::vector<std::string>& 
   const std::string ending = "." + std::string(name);
   const auto ends = [&](const std::string& candidate) { return candidate.ends_with(ending); };
   if (std::ranges::count_if(candidates, ends) == 1) return *std::ranges::find_if(candidates, ends);
-  // Of two letters every other name is near, and of a word as long as a page none is meant.
+  // Two letters are near every other name, and a word as long as a page is meant for none.
   if (name.size() < 3 || name.size() > 200) return {};
   // max_seq_len for max_seq_length.
   const auto begins = [&](const std::string& candidate) { return candidate.starts_with(name); };
@@ -69,7 +69,7 @@ std::string_view trimmed(std::string_view text) {
 
 namespace {
 
-// Of a character, by its first byte; 0 for a byte that begins none.
+// Bytes of a character, from its first byte; 0 for a byte that begins none.
 size_t utf8_length(unsigned char lead) {
   return lead < 0x80 ? 1 : lead >> 5 == 6 ? 2 : lead >> 4 == 14 ? 3 : lead >> 3 == 30 ? 4 : 0;
 }

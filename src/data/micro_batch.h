@@ -34,7 +34,7 @@ struct MicroBatch {
   // both.
   std::vector<int32_t> source_ids, source_positions, source_cu_seqlens;
   int64_t source_max_seqlen = 0;
-  // Of a model that reads pictures: (num_pictures, image_size, image_size, 3), filled in only by
+  // For a model that reads pictures: (num_pictures, image_size, image_size, 3), filled in only by
   // PictureBatchSource; and the rows of the tokens (of the source, if there is one) with the
   // pictures' placeholders, in order.
   std::vector<uint8_t> pixels;

@@ -102,7 +102,7 @@ void SampleStore::append(const Sample& sample) {
   if (learnt == 0) ++num_without_loss_;
 }
 
-// Of the newest sample; nothing is kept before a sample has any.
+// Adds the newest sample's count; nothing is kept before a sample has any.
 void SampleStore::append_count(std::vector<int32_t>& counts, int64_t count) const {
   if (count == 0 && counts.empty()) return;
   counts.resize(raw_tokens_.size() - 1);

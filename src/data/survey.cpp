@@ -98,7 +98,7 @@ std::vector<SampleAt> samples_by_row(const Dataset& dataset) {
   std::vector<SampleAt> samples;
   for (int64_t i = 0; i < dataset.train.count(); ++i) samples.push_back({false, i});
   for (int64_t i = 0; i < dataset.validation.count(); ++i) samples.push_back({true, i});
-  // Of a row that became several, those behind more turns are longer.
+  // Where a row became several samples, those behind more turns are longer.
   std::ranges::stable_sort(samples, {}, [&](SampleAt at) {
     const SampleStore& store = at.held_out ? dataset.validation : dataset.train;
     return std::pair(row_number(dataset, at), store.length(at.index));

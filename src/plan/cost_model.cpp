@@ -16,13 +16,13 @@ namespace {
 // Every byte that an operator writes is read by the next one.
 constexpr double kTouches = 2;
 
-// Of a cudaMalloc or cudaFree in a step, with the device stopped: fitted on two published steps
-// with such calls beside steps without (recipes/lab/fsdp-sweep.yaml: fs-xl-base-b8,
+// The time of a cudaMalloc or cudaFree in a step, with the device stopped: fitted on two published
+// steps with such calls beside steps without (recipes/lab/fsdp-sweep.yaml: fs-xl-base-b8,
 // fs-xxl-ckpt-b32).
 constexpr double kSecondsPerDriverCall = 3e-3;
 
-// Of a token in a model's own attention, as in Model::flops_per_token(). What encoders beside it
-// have is little, and counts as products.
+// Operations of a token in a model's own attention, as in Model::flops_per_token(). What encoders
+// beside it have is little, and counts as products.
 double attention_flops(const models::Model& model, double seqlen) {
   const models::Dimensions d = model.dimensions();
   return 6.0 * static_cast<double>(d.num_layers * d.num_heads * d.head_dim) * seqlen;
@@ -47,8 +47,8 @@ double slowest_stage(const recipe::Recipe& recipe, const models::Model& model, i
                                  engine::deal_units(units, stages, recipe.pipeline_interleave));
 }
 
-// Of a token: the first two of its experts' three matrices, which are multiplied once more in the
-// backward where experts are spread over ranks (core/ops/linear/experts.h).
+// Operations of a token in the first two of its experts' three matrices, which the backward repeats
+// where experts are spread over ranks (core/ops/linear/experts.h).
 double repeated_flops_of_experts(const models::Model& model, const dist::MeshShape& mesh) {
   if (mesh[dist::Axis::Expert] == 1) return 0;
   const auto twin = models::model_like(model);
@@ -298,8 +298,8 @@ Beside host_copies(const recipe::Recipe& recipe, const DeviceProfile& device,
     const double again = recipe.expert_streaming ? size.recomputed * size.micro_batches *
                                                        over_link(prediction.expert_bytes)
                                                  : 0;
-    // Of weights in a file the system keeps in spare memory what it has read last, and a pass
-    // begins with those: they go through the units forward and backward in turn.
+    // The system keeps in spare memory what it has last read of weights in a file; a pass begins
+    // with those: they go through the units forward and backward in turn.
     const double read = std::max(0.0, static_cast<double>(prediction.weights_on_disk) -
                                           spare_host_bytes(device, prediction)) /
                         device.disk_read_bytes_per_second * size.micro_batches;

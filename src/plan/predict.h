@@ -95,7 +95,7 @@ struct PredictOptions {
   // For searching: runs a 1F1B pipeline with only as many micro-batches as show its start, its
   // steady state and its end. Traffic is that of all micro-batches.
   bool sketch = false;
-  // Of a validation after the step, where they may take more (candidate.h: larger_of_validation).
+  // Micro-batches of the validation after a step, if larger (candidate.h: larger_of_validation).
   std::vector<data::MicroBatch> validation = {};
   // The rank's mesh, with planned groups.
   std::shared_ptr<dist::Mesh> mesh = dist::single_mesh();

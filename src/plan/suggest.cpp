@@ -232,7 +232,7 @@ class SuggestionSearch {
   Missing lacking_;           // of the unchanged recipe
   double token_seconds_ = 0;  // of the unchanged recipe; 0: it cannot be planned
   std::vector<Row> rows_;
-  // Of the plans that do not fit.
+  // The smallest of the plans that do not fit, and what it lacks.
   mutable std::optional<Suggestion> smallest_;
   mutable int64_t smallest_missing_ = 0;
 };

@@ -32,8 +32,8 @@ struct Suggestion {
 std::vector<Suggestion> suggest(const models::Model& model, const recipe::Recipe& recipe,
                                 const Workload& work, const DeviceProfile& device);
 
-// Of these only the changes to the training, each alone, with checkpointing and smaller
-// micro-batches where it takes them: what --fit, which changes no number, leaves out.
+// Only the changes to the training, each alone, with checkpointing and smaller micro-batches where
+// it takes them: what --fit, which changes no number, leaves out.
 std::vector<Suggestion> suggest_other_training(const models::Model& model,
                                                const recipe::Recipe& recipe, const Workload& work,
                                                const DeviceProfile& device);

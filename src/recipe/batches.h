@@ -41,7 +41,7 @@ struct BatchLimit {
   double share = 1;
   int64_t count = 0;  // 0: the share counts
 
-  // Of `batches` micro-batches, at least one.
+  // The share of `batches` micro-batches, at least one.
   int64_t of(int64_t batches) const;
 };
 // "1.0" and "0.25" are shares, "1" is one micro-batch; std::nullopt for anything else.

@@ -41,7 +41,7 @@ void check_model(Command command, const Recipe& r, Faults& faults) {
         r.model.train_parts));
 }
 
-// Of weight_offload; it is no technique of the table, since a fit has no folder to try it with.
+// weight_offload is no technique of the table, since a fit has no folder to try it with.
 void check_frozen_weights(const Recipe& r, Faults& faults) {
   if (r.weight_offload == "none") return;
   const std::string is = fmt::format("weight_offload = {}", r.weight_offload);

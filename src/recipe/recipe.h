@@ -201,7 +201,7 @@ struct Recipe {
   std::optional<std::string> offload_folder() const { return folder_in(optimizer_offload); }
   // The same of weight_offload: of frozen weights.
   std::optional<std::string> weight_folder() const { return folder_in(weight_offload); }
-  // Of either; if both have one, it is the same.
+  // The folder of either; if both have one, it is the same.
   std::optional<std::string> disk_folder() const {
     return offload_folder() ? offload_folder() : weight_folder();
   }

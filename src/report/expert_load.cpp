@@ -24,7 +24,7 @@ void for_each_block(std::span<const double> tokens, int64_t num_experts, const B
   }
 }
 
-// Of the even distribution's, 0..1.
+// As a share of the even distribution's, 0..1.
 double entropy_of(const std::vector<double>& shares) {
   double entropy = 0;
   for (const double share : shares)

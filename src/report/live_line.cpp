@@ -39,7 +39,7 @@ std::string memory_text(const StepStatus& status) {
   if (status.budget_bytes <= 0) return format_bytes(status.memory_bytes);
   const bool is_small = status.budget_bytes < kGiB;
   const int64_t unit = is_small ? kMiB : kGiB;
-  // Of a small model the number would be zero.
+  // A small model's number would be zero.
   if (10 * status.memory_bytes < unit)
     return format_bytes(status.memory_bytes) + "/" + format_bytes(status.budget_bytes);
   return fmt::format("{:.2f}/{:.2f} {}",

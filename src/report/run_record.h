@@ -31,7 +31,7 @@ struct StepRecord {
   int64_t epoch = 0;       // in which the step began, from 1; 0: not recorded
   // How busy the device was, 0..1 (train/records/busy_meter.h); NaN: not known.
   double utilization = std::numeric_limits<double>::quiet_NaN();
-  // Of a mixture of experts: what the busiest of any block got, over its block's mean; 0: not one.
+  // The load of the busiest expert of any block, over its block's mean; 0: no mixture of experts.
   double expert_load = 0;
   // Steps that this stands for, `step` the last of them (report/thinning.h): seconds and tokens are
   // their sums; loss, gradient norm and utilization means over those that are numbers, expert_load

@@ -199,7 +199,7 @@ struct Trainer::Parts {
     stepper.emplace(engine, recipe, rows, *phases);
   }
 
-  // Of snug's own tensors, as peaks and predictions are.
+  // Holds the budget of snug's own tensors, as peaks and predictions count them.
   BudgetHeld hold_budget() const {
     const int64_t bytes = host.budget_bytes;
     return {memory::ledger_of(host.device.type()),

@@ -41,7 +41,7 @@ size_t first_index(const SampleAnswerOptions& options, size_t count) {
   return index;
 }
 
-// Of the first question, which is the one that is answered.
+// The pictures of the first question, which is the one that is answered.
 std::vector<data::PreparedPicture> pictures_of(const data::Row& row,
                                                const data::PictureProcessor& processor) {
   if (row.pictures.empty()) return {};

@@ -16,7 +16,7 @@ import time
 from simulated_program import FOUR, TWO, Test, drawn
 
 SAVING = "--resume auto --train.max_steps 6 --train.epochs 9 --train.save_interval 2 --collective_timeout 10"
-# Of a whole run, from its start; machines may be busy.
+# The limit for a whole run, from its start; machines may be busy.
 SECONDS = 60
 
 

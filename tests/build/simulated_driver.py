@@ -14,7 +14,7 @@ import tempfile
 import time
 
 GIB = 2**30
-# Of recipe/gpus.cpp.
+# GiB of each GPU, as in recipe/gpus.cpp.
 MEMORY = {"h100-80": 79.1, "a100-40": 39.4}
 
 

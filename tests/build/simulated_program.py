@@ -22,7 +22,7 @@ sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 from drawn_cases import drawn  # noqa: E402
 
 COMMON = "--precision 32-true --train.micro_batch_size 2 --optimizer.lr 0.01"
-# Of a tiny Llama, or of the family of tests/data/parity before the colon.
+# Options for a tiny Llama, or for the family of tests/data/parity before the colon.
 ONE = [
     "",
     "--optimizer_offload cpu --train.max_norm 0.1",
@@ -68,7 +68,7 @@ COUNTED = [
 # Float32 in another order; products of 16-bit numbers in another library.
 NEAR = 1e-4
 NEAR_16_BITS = 2e-2
-# Of all weights' norm: Adam makes steps of gradients that are nothing but rounding.
+# A share of all weights' norm: Adam makes steps of gradients that are nothing but rounding.
 NEAR_WEIGHTS = 1e-4
 # What a plan cannot know of the data: rows without a target, tokens that are there several times.
 NEAR_BYTES, FEW_BYTES = 0.2, 4096

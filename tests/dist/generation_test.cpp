@@ -30,7 +30,7 @@ std::string name_of(const Case& c) {
   return std::string(c.model) + ", " + c.mesh + (c.interleave > 1 ? ", interleaved" : "");
 }
 
-// Of a decoder they are equally long.
+// A decoder's prompts are equally long.
 std::vector<use::Prompt> prompts_for(const data::Reading& reads) {
   std::mt19937 random(3);
   std::vector<use::Prompt> prompts;

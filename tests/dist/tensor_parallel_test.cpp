@@ -233,7 +233,7 @@ struct Training {
   engine::Engine engine;
 };
 
-// Of an odd number of tokens, so that ranks do not have as many rows each.
+// A batch with an odd number of tokens, so that ranks differ in their numbers of rows.
 data::MicroBatch odd_batch(const Training& run) {
   const data::SampleStore samples = random_samples(8, 40, 5, run.model->reads());
   tests::TinyBatches batches(samples, tests::batch_options(run.recipe, *run.model));

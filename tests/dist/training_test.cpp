@@ -290,7 +290,7 @@ TEST_P(ManyRanks, TwentyStepsEndWithTheSameWeights) {
     for (const bool accumulates : {true, false}) {
       recipe::Recipe recipe = recipe_of(optimizer);
       if (!accumulates && recipe.optimizer.name == "sgd") continue;
-      // Of the ranks along the data axes one each, where there are such.
+      // Each data rank has one micro-batch without accumulation, if there are several ranks.
       const int64_t most = c.data_ranks() == 1 ? 2 : 8 / c.data_ranks();
       recipe.train.micro_batch_size = accumulates ? 1 : most;
       const std::string what =

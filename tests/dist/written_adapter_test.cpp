@@ -50,7 +50,7 @@ Placed run_on(recipe::Recipe recipe, const std::string& strategy, const std::str
   return {recipe, test::world().make_mesh(shape, at::kCPU)};
 }
 
-// Of what a unit trains, gathered: of the largest one, and of all together.
+// Bytes of what a unit trains, gathered: of the largest unit, and of all together.
 struct Sizes {
   int64_t largest = 0;
   int64_t all = 0;

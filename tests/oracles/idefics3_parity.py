@@ -27,7 +27,7 @@ CASES = {
     "idefics3": (Idefics3ForConditionalGeneration, Idefics3Config, dict(tie_word_embeddings=False)),
     "smolvlm": (SmolVLMForConditionalGeneration, SmolVLMConfig, dict(tie_word_embeddings=True)),
 }
-# Of each row: the pictures between its texts, and how long those are.
+# Each row's pictures between its texts, and the lengths of the texts.
 PICTURES = [[1], [1, 1], [], [3], [2], [1, 0, 1], [1], [2, 1]]
 TEXTS = [[4, 7], [2, 1, 6], [9], [3, 8], [0, 5], [5, 1, 2, 6], [1, 9], [2, 3, 4]]
 PROMPTS, PROMPT = 2, 12

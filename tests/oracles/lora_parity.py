@@ -75,7 +75,7 @@ CASES = {
     "relu": ("opt", dict(r=4, lora_alpha=8, target_modules=["q_proj", "v_proj", "out_proj", "fc1", "fc2"]), 1, None),
     "int8-gemma": ("gemma2", dict(r=4, lora_alpha=8, target_modules=LINEAR), 1, "int8"),
     "nf4-qwen3": ("qwen3", dict(r=4, lora_alpha=8, target_modules=LINEAR), 1, "nf4"),
-    # Of all experts, the first block's MLP among them.
+    # Adapters on all experts, and on the first block's MLP, which has no experts.
     "experts": ("qwen3-moe", dict(r=3, lora_alpha=6, target_modules=LINEAR), 1, None),
     "nf4-experts": ("olmoe", dict(r=3, lora_alpha=6, target_modules=LINEAR), 1, "nf4"),
     "nf4-experts-dora": ("mixtral", dict(r=3, lora_alpha=6, use_dora=True,

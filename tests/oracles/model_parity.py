@@ -24,7 +24,7 @@ T5 = dict(vocab_size=VOCABULARY, d_model=32, d_kv=6, d_ff=40, num_layers=2, num_
           decoder_start_token_id=0, eos_token_id=1, pad_token_id=0)
 GPT2 = dict(vocab_size=VOCABULARY, n_positions=128, n_embd=32, n_layer=2, n_head=2, initializer_range=0.2,
             bos_token_id=2, eos_token_id=2)
-# Of those that descend from Llama.
+# For models that descend from Llama.
 SMALL = dict(vocab_size=VOCABULARY, hidden_size=32, intermediate_size=48, num_hidden_layers=2,
              num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=128, initializer_range=0.2,
              bos_token_id=2, eos_token_id=2, pad_token_id=None)

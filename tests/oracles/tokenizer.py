@@ -26,7 +26,7 @@ QWEN2 = LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
 
 WORD, OPENING, ENDING = r"[^\r\n\p{L}\p{N}]?", r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
 SHORT = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
-# Of gpt-oss and GPT-4o: capitals begin words.
+# The pattern of gpt-oss and GPT-4o: capitals begin words.
 O200K = (f"{WORD}{OPENING}*{ENDING}+{SHORT}|{WORD}{OPENING}+{ENDING}*{SHORT}"
          r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 

@@ -47,7 +47,7 @@ recipe::Recipe recipe() {
   return r;
 }
 
-// Of two configs, also those within them.
+// Compares two configs, and the configs within them.
 void expect_same_where_both_say(const json& ours, const json& theirs) {
   // Which T5 has a head of its own, transformers 4 reads here, and 5 does not write.
   const std::set<std::string> said_otherwise = {"tie_word_embeddings", "rope_theta", "use_cache",

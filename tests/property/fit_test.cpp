@@ -27,7 +27,7 @@ class FitRuns : public ::testing::Test {
     if (tests::test_device().type() != at::kCPU) GTEST_SKIP() << "device and host share a memory";
   }
 
-  // Of the tiny model as it is, on the device and beside it.
+  // A device and a host that hold these shares of what the tiny model takes as it is.
   plan::DeviceProfile profile(double of_device, double of_both) const {
     const plan::Prediction whole =
         plan::predict(*tiny_model(), recipe_, plan::largest_micro_batch(work(), recipe_, 8), 128);

@@ -20,7 +20,7 @@ class HostWaitsOfAStep : public ::testing::Test {
   static void SetUpTestSuite() { memory::install_allocators(); }
 };
 
-// Of a step on a GPU whose micro-batches have eight samples of sixteen, or all of them.
+// The host waits of a step on a GPU, planned with the largest micro-batch of sixteen samples.
 int64_t waits_of(const recipe::Recipe& recipe, const std::string& shape = "llama") {
   const auto model = tiny_model(shape);
   const data::SampleStore samples = random_samples(16, 60, 3, model->reads());

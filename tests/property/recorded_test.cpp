@@ -32,7 +32,7 @@ class Recorded : public ::testing::Test {
   }
 };
 
-// Of one length, each with tokens of its own.
+// Samples of one length, each with tokens of its own.
 data::SampleStore alike_samples(const data::Reading& reading = {}) {
   const data::SampleStore drawn = tests::random_samples(8, 24, 5, reading);
   data::SampleStore store;
@@ -46,7 +46,7 @@ data::SampleStore alike_samples(const data::Reading& reading = {}) {
   return store;
 }
 
-// Of step `step`: each other one has the other tokens.
+// The samples of step `step`: every other step has the other tokens.
 engine::SampleIndices samples_of(int step, int64_t micro_batch_size) {
   engine::SampleIndices micro_batches = eight_in(micro_batch_size);
   for (auto& micro_batch : micro_batches)

@@ -76,7 +76,7 @@ std::vector<std::string> all_shapes() {
 
 recipe::Recipe draw_recipe(std::mt19937& random, const std::string& shape) {
   recipe::Recipe recipe = tests::random_recipe(random);
-  // Of the second block, where there is one: the first number of a layer's name is its block's.
+  // Targets the second block, if there is one: the first number of a layer's name is its block's.
   constexpr size_t kUnitsOfOneBlock = 3;
   const bool is_deep = tests::tiny_model(shape)->units().size() > kUnitsOfOneBlock;
   if (!recipe.lora.target_modules.empty())
@@ -274,7 +274,7 @@ Trained train_as_planned(const Case& drawn) {
   return result;
 }
 
-// Of the type that products read.
+// The rounding error of the type that products read.
 double epsilon_of(const recipe::Recipe& recipe) {
   if (recipe.quantize == "bnb.int8") return 0x1p-7;
   switch (recipe.precision.value()) {
@@ -358,7 +358,7 @@ void expect_same_training(const Case& drawn, const Trained& is, const Trained& e
     EXPECT_LE(apart, drawn.steps * tolerance_of(drawn) * moved + rounded)
         << "weights, most in " << farthest(is, expected);
   }
-  // Of all that a loss has risen and fallen by, it may be apart by the share that the weights are.
+  // A loss may be apart by the weights' share of all that it has risen and fallen.
   double went = 0;
   for (size_t i = 0; i < is.losses.size(); ++i) {
     if (i > 0) went += std::abs(expected.losses[i] - expected.losses[i - 1]);

@@ -63,8 +63,8 @@ inline recipe::Recipe tiny_recipe() {
   return recipe;
 }
 
-// Of optimizer_offload and weight_offload: its file has no name, so that nothing is left in that
-// folder.
+// The place for optimizer_offload and weight_offload: the file there has no name, so that nothing
+// is left in that folder.
 inline std::string on_disk() { return "disk:" + std::filesystem::temp_directory_path().string(); }
 
 inline data::MicroBatchOptions batch_options(const recipe::Recipe& recipe,
@@ -100,8 +100,8 @@ class TinyBatches final : public data::BatchSource {
   data::TokenBatchSource tokens_;
 };
 
-// Of a GPU, the host memory that is taken meanwhile and that no plan counts: a number or two that
-// are read back.
+// The host memory that a GPU run takes meanwhile and no plan counts: a number or two that are
+// read back.
 class UncountedOnTheHost {
  public:
   UncountedOnTheHost() : before_(memory::cpu_ledger().allocated()) {

@@ -20,7 +20,7 @@ class WideBlip2 {
   explicit WideBlip2(const std::string& tiny) {
     nlohmann::json config = nlohmann::json::parse(
         read_file(tests::source_dir() / "tests/data/parity" / tiny / "config.json"));
-    // Of none is the last block of 256 codes full.
+    // No size has a full last block of 256 codes.
     config["vision_config"]["intermediate_size"] = 180;   // of 24
     config["qformer_config"]["intermediate_size"] = 260;  // of 16
     nlohmann::json& language = config["text_config"];

@@ -407,7 +407,7 @@ TEST_F(Captions, AreInOrderWhateverReadsThePictures) {
   EXPECT_EQ(all("7"), alone);
 }
 
-// Of two rows one is held out, and one has no picture: where that is the held-out one, the run goes
+// One of two rows is held out, and one has no picture: where that is the held-out one, the run goes
 // on without validation; where there is nothing to learn from, it does not.
 TEST_F(Captions, ARunOutlivesABrokenValidationPart) {
   const std::string config = std::string(SNUG_SOURCE_DIR) + "/recipes/models/tiny-blip2.json";

@@ -192,7 +192,7 @@ TEST_F(Trained, QuantizedGgufIsSmallerAndReadLikeAnyModel) {
   EXPECT_LT(written("Q4_0"), fs::file_size(folder_ / "q8_0.gguf"));
 }
 
-// Of seven matrices in each of two layers; the rows of the down projections fit Q4_0.
+// Two layers have seven matrices each; the rows of the down projections fit Q4_0.
 TEST_F(Trained, GgufIsQuantizedWithAnImportanceMatrixOfTheRows) {
   const auto written = [&](const std::string& name, const std::vector<std::string>& more) {
     std::vector<std::string> words{"convert", model(), folder_ / name, "--gguf_type", "Q4_0"};

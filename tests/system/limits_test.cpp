@@ -144,7 +144,7 @@ TEST_F(Limits, TokensThatEndARunBeforeItsStepsAreSaid) {
   EXPECT_NE(result.output.find("train.max_tokens = 20"), std::string::npos) << result.output;
 }
 
-// Of the host, what is offloaded; on a CPU what the device holds too, since both are one memory.
+// The host has what is offloaded; on a CPU what the device holds too, since both are one memory.
 TEST_F(Limits, ARunKeepsToTheHostMemoryThatIsSaid) {
   const Words offload{"--optimizer_offload", "cpu", "--train.max_steps", "1"};
   const auto with = [&](int64_t host, const Words& more) {

@@ -33,7 +33,7 @@ bool crosses(const at::Tensor& to, const at::Tensor& from) {
   return memory::is_on_host(to) != memory::is_on_host(from);
 }
 
-// Of the two operands of a gate, which may be the halves of one tensor.
+// The row stride of a gate's two operands, which may be the halves of one tensor.
 int64_t row_stride(const at::Tensor& gate, const at::Tensor& up) {
   SNUG_CHECK(gate.stride(0) == up.stride(0) && gate.stride(1) == 1 && up.stride(1) == 1,
              "a gate with rows {} apart, and its operand {}", gate.stride(0), up.stride(0));

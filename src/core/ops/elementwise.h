@@ -59,7 +59,7 @@ void fill(const at::Tensor& x, float value);
 class SumOfSquares {
  public:
   void add(const std::vector<at::Tensor>& tensors);
-  // Of all that were added; then it is zero again. On cuda the host waits for it. 1 on meta.
+  // Returns the sum and sets it to zero. On cuda the host waits for it. 1 on meta.
   double value();
 
  private:

@@ -27,7 +27,7 @@ struct ExpertShare {
   bool has_same_tokens() const { return most_tokens == 0; }
 
   int64_t first_row() const;  // of this rank's tokens among all
-  // Of `num_experts` those that this rank has: the same number on each rank, consecutive.
+  // This rank's experts among `num_experts`: as many on each rank, consecutive.
   int64_t first_expert(int64_t num_experts) const;
   int64_t own_experts(int64_t num_experts) const;
 };

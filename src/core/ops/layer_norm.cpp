@@ -31,7 +31,7 @@ struct Affine {
   }
 };
 
-// Of each row, kept for the backward.
+// One value per row, kept for the backward.
 struct Statistics {
   explicit Statistics(const at::Tensor& x)
       : mean(at::empty({x.size(0)}, x.options().dtype(at::kFloat))),

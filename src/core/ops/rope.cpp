@@ -17,7 +17,7 @@ at::Tensor table(std::vector<float>& values, int64_t rows, int64_t columns, at::
       .copy_(at::from_blob(values.data(), {rows, columns}, options));
 }
 
-// Of one head libtorch keeps any stride.
+// libtorch keeps any stride for a single head.
 void check_heads(const at::Tensor& x) {
   SNUG_CHECK(x.dim() == 3 && x.stride(2) == 1 && (x.size(1) == 1 || x.stride(1) == x.size(2)),
              "rotation wants heads side by side");

@@ -53,7 +53,7 @@ struct SortedRoutes {
   std::shared_ptr<Upload> upload;
 };
 
-// Of experts from `first` on; `chosen` is read_experts(experts).
+// Sorts the routes to experts from `first` on; `chosen` is read_experts(experts).
 SortedRoutes sort_by_expert(const at::Tensor& experts, std::span<const int64_t> chosen,
                             int64_t first, int64_t num_experts);
 

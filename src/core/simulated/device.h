@@ -12,7 +12,7 @@
 
 namespace snug::simulated {
 
-// Of a driver that this libtorch wants, with the compute capability of what it is built for,
+// A driver version that this libtorch wants, and the compute capability of what it is built for,
 // whatever GPU is named.
 constexpr int kDriverVersion = 13000;
 constexpr int kMajor = 9, kMinor = 0;
@@ -22,12 +22,12 @@ constexpr int kMajor = 9, kMinor = 0;
 std::string device_name();
 // Bytes of one: SNUG_SIMULATED_MEMORY, else the profile's, else 16 GiB.
 int64_t capacity();
-// Of the machine: SNUG_SIMULATED_GPUS, 8 where it is not set.
+// How many GPUs the machine has: SNUG_SIMULATED_GPUS, 8 where it is not set.
 int num_devices();
 // Those of the machine that the program may see: the list in CUDA_VISIBLE_DEVICES up to the first
 // that is none.
 std::vector<int> visible_devices();
-// Of that number among them; -1 where there is none.
+// The machine's number of visible device `device`; -1 where there is none.
 int device_of_machine(int device);
 // "0000:03:00.0" for device 2 of the machine.
 std::string bus_id(int device);

@@ -14,7 +14,7 @@
 #include "core/simulated/operators.h"
 #include "core/simulated/streams.h"
 
-// Of libc10_cuda.so, in no header.
+// libc10_cuda.so defines this; no header declares it.
 namespace c10::cuda::_internal {
 void setHasPrimaryContext(bool (*has)(DeviceIndex));
 }

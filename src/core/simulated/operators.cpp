@@ -85,8 +85,8 @@ bool writes(const c10::Argument& argument) {
   return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
 }
 
-// Of operators with several results that are arguments libtorch gives references to arguments that
-// it has dropped.
+// Keeps the arguments: if several results are arguments, libtorch gives references to arguments
+// that it has dropped.
 void call_boxed(const c10::OperatorHandle& op, Stack& stack) {
   const Stack arguments = stack;
   op.callBoxed(&stack);

@@ -120,7 +120,7 @@ CUresult map(CUdeviceptr start, size_t bytes, size_t, CUmemGenericAllocationHand
 }
 
 CUresult unmap(CUdeviceptr start, size_t bytes) {
-  // Of one or several mappings.
+  // The range is one or several mappings.
   for (size_t at = 0; at < bytes; at += kMappingBytes)
     unmap_memory(reinterpret_cast<void*>(start + at),
                  static_cast<int64_t>(std::min<size_t>(bytes - at, kMappingBytes)));

@@ -73,7 +73,7 @@ uint64_t seed() {
   return given == nullptr ? 0 : std::strtoull(given, nullptr, 10);
 }
 
-// Of the program, on this thread.
+// The text for the program's unit and phase on this thread.
 const char* unit_and_phase() {
   const auto [unit, phase] = std::pair(memory::current_tag.unit, memory::current_tag.phase);
   if (unit == 0 && phase == memory::Phase::Setup) return "";
@@ -116,7 +116,7 @@ class Device {
 
   Stream* first() { return streams_.front().get(); }
 
-  // Of a unit and phase: those that are running, or those of recorded work.
+  // `of`: the unit and phase of the work, the running ones or those of recorded work.
   Work add(Stream* stream, Item item, bool urgent, const char* of) {
     Work work{.stream = stream->id, .of = of};
     {

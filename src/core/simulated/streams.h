@@ -66,7 +66,7 @@ void enqueue_beside_recording(Stream* stream, const char* name, std::function<vo
 // A fault of the program's.
 void report_fault(const std::string& what);
 
-// Of the host. is_done() asks without waiting: what it was asked for then happens soon.
+// The host's waits. is_done() asks without waiting: what it was asked for then happens soon.
 bool is_done(const Mark& mark);
 void wait_for(const Mark& mark);
 void wait_for_all();

@@ -48,7 +48,7 @@ class PictureFolder : public PictureRows {
     choose_columns(options);
     find_pictures();
   }
-  // Of the pictures in a folder, in whose order the list is.
+  // The pictures of a folder, in the order of the list.
   PictureFolder(const fs::path& folder, std::vector<json> list, const PictureFolderOptions& options)
       : path_(folder), folder_(folder), list_(std::move(list)) {
     choose_columns(options);

@@ -133,7 +133,7 @@ void add_tile(const Pixels& picture, int64_t top, int64_t left, int64_t side,
   }
 }
 
-// Of Idefics3ImageProcessor: the longer side of whole pictures, and the tiles' side.
+// Idefics3ImageProcessor's keys: the longer side of whole pictures, and the tiles' side.
 void read_tiles(const Config& config, const std::string& where, PictureProcessor& processor) {
   processor.cuts = config.flag("do_image_splitting", true);
   processor.longest_side = config.longest_edge("size", processor.longest_side);

@@ -35,7 +35,7 @@ struct PictureProcessor {
   PreparedPicture prepare(std::span<const std::byte> bytes, const std::string& where) const;
   std::vector<PreparedPicture> prepare(std::span<const std::string> files) const;
   Grid grid(Extent picture) const;
-  // Of the pictures with most tiles, which are square.
+  // The number for the pictures with most tiles, which are square.
   int64_t most_pictures() const { return grid({longest_side, longest_side}).num_pictures(); }
 };
 

@@ -190,7 +190,7 @@ json more_of(const json& turn) {
   return more;
 }
 
-// Of "tool_calls", a list or the text of one.
+// Checks "tool_calls", a list or the text of one.
 void check_calls(json& more, const std::string& place) {
   const auto calls = more.find("tool_calls");
   if (calls == more.end() || calls->is_array()) return;

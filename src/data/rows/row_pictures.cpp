@@ -63,7 +63,7 @@ std::string marks_of(size_t count) {
   return marks;
 }
 
-// Of row.pictures, those from `first` on that name no file get the files beside them, in their
+// Pictures of the row from `first` on that name no file get the files beside them, in their
 // order; which may also list those that do.
 void name_pictures(Row& row, size_t first, const std::vector<std::string>& files,
                    const std::string& where) {

@@ -214,7 +214,7 @@ bool is_compressed(const std::filesystem::path& path) {
   return path.extension() == ".gz" || path.extension() == ".zst";
 }
 
-// Of rows.jsonl.gz: .jsonl
+// ".jsonl" for rows.jsonl.gz.
 std::string ending_of(const std::filesystem::path& path) {
   return (is_compressed(path) ? path.stem() : path).extension().string();
 }

@@ -29,7 +29,7 @@ struct MicroBatch;
 
 class RecordedPasses {
  public:
-  // Of all units' parameters.
+  // `parameters`: those of all units.
   explicit RecordedPasses(std::vector<nn::Parameter*> parameters);
   ~RecordedPasses();
 

@@ -17,7 +17,7 @@
 namespace snug::engine {
 namespace {
 
-// Of what one matrix has read.
+// Sums of squares of what one matrix has read.
 struct Squares {
   at::Tensor sums;  // (in) float64
   int64_t num_rows = 0;

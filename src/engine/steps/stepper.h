@@ -18,7 +18,7 @@
 
 namespace snug::engine {
 
-// Of the whole global batch, over all processes.
+// The results of the whole global batch, over all processes.
 struct StepResult {
   double loss = 0;       // mean over the objective's terms: with cross-entropy its loss tokens
   double grad_norm = 0;  // before clipping
@@ -30,8 +30,8 @@ struct StepResult {
   int64_t raw_tokens = 0;
   int64_t loss_tokens = 0;
   int64_t terms = 0;  // of the objective
-  // Of a mixture of experts, each block's experts after another's: how many tokens each got (what
-  // was computed again counts again). A block without experts has zeros.
+  // How many tokens each expert of a mixture got, block after block (what was computed again counts
+  // again). A block without experts has zeros.
   std::vector<double> routed;
 };
 

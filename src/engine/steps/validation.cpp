@@ -44,7 +44,7 @@ ValidationResult validate(exec::Executor& executor, data::BatchSource& samples, 
     result.tokens += batch.loss_tokens;
   }
   if (data != nullptr) {
-    // Of the stage that ends the model, told to all.
+    // The stage that ends the model has the sum and tells all.
     sum = mesh->group(dist::Axis::Pipeline).sum({sum}).front();
     sum = mesh->gradients().sum({sum}).front();
     const std::vector<double> counts = data->sum({static_cast<double>(result.tokens), terms});

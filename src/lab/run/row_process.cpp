@@ -56,7 +56,7 @@ std::string new_mark() {
   return fmt::format("{}{}-{}", kMark, ::getpid(), ++count);
 }
 
-// Of a lab within a lab.
+// Whether this variable marks a lab within a lab.
 bool is_mark(const char* variable) { return std::string_view(variable).starts_with(kMark); }
 
 // Without this process and zombies.

@@ -38,7 +38,7 @@ class RowWork {
 
   // Throws UserError if the program would not accept the row's arguments.
   void check_words(const Row& row) const;
-  // Of the row's run, by its arguments and the recipe it starts from:
+  // What the row's run is, by its arguments and the recipe it starts from:
   bool is_for_processor(const Row& row) const;
   bool has_budget(const Row& row) const;  // has a memory_budget
 

@@ -27,7 +27,7 @@ ops::Projection unplaced(const nn::Linear& linear, const nn::Pass& pass) {
   return layer;
 }
 
-// Of all blocks so far, in the state: (E) float32 each, as ops::Balance wants them.
+// Names of sums over all blocks so far, in the state: (E) float32, as ops::Balance wants them.
 constexpr const char* kProbabilities = "router_probabilities";
 constexpr const char* kCounts = "router_counts";
 

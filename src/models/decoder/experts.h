@@ -21,7 +21,7 @@ at::Tensor with_balance(at::Tensor sum, const Config& config, const nn::State& s
 
 class Experts {
  public:
-  // Of block number `block`, whose weights' names begin with `layer`, "model.layers.0."
+  // `block`: the block's number. `layer` begins its weights' names: "model.layers.0."
   Experts(const Config& config, int64_t block, const std::string& layer);
 
   // x (N, D) -> (N, D). With expert parallelism experts of other ranks are computed there. Adds to

@@ -32,7 +32,7 @@ struct WeightNames {
   const char* mlp_norm = "post_attention_layernorm";
   const char* up = "mlp.gate_up_proj";  // of a fused family
   const char* down = "mlp.down_proj";
-  // Of a mixture of experts: the router; the experts, "<experts>.0." and so on, and their layers.
+  // A mixture's router; its experts, "<experts>.0." and so on, and their layers.
   const char* router = "mlp.gate";
   const char* experts = "mlp.experts";
   const char* expert_gate = "gate_proj";  // with fused experts gate and up
@@ -60,10 +60,10 @@ struct Family {
   bool gated = true;        // the MLP has a gate
   bool mlp_bias = false;    // the MLP's layers have biases, whatever the config says
   bool sinks = false;       // attention has a learned sink for each head
-  // Of each expert gate and up are one layer, and files have one tensor for all experts; every
+  // Each expert's gate and up are one layer, and files have one tensor for all experts; every
   // layer and the router have biases, and the gate is clamped.
   bool fused_experts = false;
-  // Of every so many layers the last one sees all, unless the config says which have a window.
+  // The last of so many layers sees all, unless the config says which layers have a window.
   int64_t window_pattern = 0;
   WindowRope window_rope = WindowRope::Same;
   bool scaled_queries = false;  // by llama_4_scaling_beta

@@ -33,7 +33,7 @@ std::optional<Norm> block_norm(const Config& c, bool present, const std::string&
   return Norm(c, name);
 }
 
-// Of one of queries and keys, with `heads` heads.
+// The norm of queries or of keys, with `heads` heads.
 std::optional<nn::RmsNorm> qk_norm(const Config& c, const std::string& name, int64_t heads) {
   if (c.family->qk_norm == QkNorm::None) return std::nullopt;
   if (c.family->qk_norm == QkNorm::Head) return rms_norm(c, name, c.head_dim);

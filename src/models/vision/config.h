@@ -47,8 +47,8 @@ struct Config {
 struct Pixels {
   std::array<float, 3> mean{0.48145466F, 0.4578275F, 0.40821073F};
   std::array<float, 3> std{0.26862954F, 0.26130258F, 0.27577711F};
-  // Of a model whose pictures are cut into tiles, for other files that say so. data/pictures reads
-  // the same keys when it prepares pictures.
+  // How a model cuts pictures into tiles, as other files say it too. data/pictures reads the same
+  // keys when it prepares pictures.
   int64_t longest_edge = 0;  // size.longest_edge; 0: the family's
   bool cuts = true;          // do_image_splitting
 };

@@ -104,7 +104,7 @@ bool differ_in_length(const data::SampleStore& samples) {
   return false;
 }
 
-// Of a recipe that says nothing of DeepSpeed: as most recipes of those that use it have it.
+// For a recipe that says nothing of DeepSpeed: what most recipes that use it have.
 recipe::DeepSpeed usual_deepspeed() {
   constexpr int64_t kAuto = recipe::DeepSpeed::kAuto;
   return {.reduce_bucket = kAuto, .prefetch_bucket = kAuto, .persistence_threshold = kAuto};

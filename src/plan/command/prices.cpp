@@ -9,7 +9,7 @@
 namespace snug::plan {
 namespace {
 
-// Of a profile's name as it is known, or a file's path.
+// The device of a known profile's name or of a profile's file.
 std::string device_named(const std::string& name) { return find_profile(name, 0).name; }
 
 }  // namespace

@@ -9,7 +9,7 @@
 
 namespace snug::plan {
 
-// Of a GPU's rates.
+// The shares of a GPU's rates that programs reach.
 struct Efficiency {
   double products = 1;   // matrix products
   double attention = 1;  // fused attention
@@ -17,7 +17,7 @@ struct Efficiency {
 };
 Efficiency efficiency_of(recipe::Generation generation);
 
-// Of a link's rate, for collectives.
+// Links, and the share of a link's rate that collectives reach.
 enum class Link { Nvlink, Pcie, Network };
 double efficiency_of(Link link, recipe::Generation generation);
 

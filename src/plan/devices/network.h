@@ -47,7 +47,7 @@ struct LinkBytes {
 // One of a machine's k ranks has its neighbour on another machine; rings are laid so that the
 // devices take turns.
 LinkBytes bytes_sent(dist::Operation operation, int64_t bytes, const GroupPlace& place);
-// Of all calls, in sequence.
+// The time of all calls, one after another.
 double seconds_of(dist::Operation operation, const dist::Traffic& traffic, const GroupPlace& place,
                   const Network& network);
 

@@ -335,7 +335,7 @@ at::Tensor Blip2Model::t5_loss(at::Tensor x) {
     ask_for_gradient(y);
     y = drop(y, dropout_);
   }
-  // Of the labels' own padding nothing is said to the decoder: its mask is causal, for all alike.
+  // The decoder gets no mask of the labels' padding: its mask is causal, the same for all.
   const at::Tensor causal = at::empty({1, 1, U, U}, at::TensorOptions(at::kMeta).dtype(at::kBool));
   y = t5_stack(decoder_, "block", y, source, causal, *decoder_bias_);
   const memory::UnitGuard guard(memory::unit_id("head"));

@@ -324,7 +324,7 @@ class ZeroOfWeights : public Zero {
     in_bucket_ = 0;
   }
 
-  // Of a gradient's part, which has been copied back from the host.
+  // Offloads a gradient's part, whose copy has come back from the host.
   void offload(int64_t part, std::vector<at::Tensor>& written) {
     at::Tensor copy;
     if (!options_.on_cpu) copy = make(part, type(), Category::Gradients);

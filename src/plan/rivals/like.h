@@ -35,7 +35,7 @@ struct Options {
   int64_t reserved_limit = 0;     // what the allocator may reserve; 0: no limit
   Sharding sharding = Sharding::None;
   int64_t ranks = 1;  // GPUs; the global batch is that of all of them
-  // Of transformers' decoders.
+  // The rest is for transformers' decoders.
   bool on_cpu = false;  // a CPU's attention and dropout; what is offloaded stays in its memory
   bool liger = false;   // with Liger's kernels
   recipe::DeepSpeed deepspeed = {};  // where `sharding` is DeepSpeed's

@@ -38,8 +38,8 @@ class Modules {
     at::ScalarType loaded = at::kFloat;
     Sharding sharding = Sharding::None;
     int64_t ranks = 1;
-    // Of fully sharded weights and DeepSpeed's, where it is another than that in which they are
-    // gathered.
+    // The type in which fully sharded weights or DeepSpeed's are stored, where it is another than
+    // that in which they are gathered.
     at::ScalarType stored = at::ScalarType::Undefined;
     recipe::LoraOptions lora = {};  // enabled: nothing but adapters trains
     std::string quantize = {};      // empty: none
@@ -113,7 +113,7 @@ class Modules {
   bool quantized() const { return !options_.quantize.empty(); }
   bool is_8bit() const { return options_.quantize.starts_with("bnb.int8"); }
 
-  // Of what FSDP has taken apart.
+  // FSDP's flat weights of a unit, and those of all units.
   FlatWeights& flat(size_t unit) { return *flats_[unit]; }
   const std::vector<std::unique_ptr<FlatWeights>>& flats() const { return flats_; }
   // Null where weights are not fully sharded.

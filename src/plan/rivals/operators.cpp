@@ -58,7 +58,7 @@ at::Tensor attention_without_mask(const at::Tensor& q, const at::Tensor& k, cons
                   at::Tensor sums;  // of dq, in float32
                   if (query.scalar_type() != at::kFloat)
                     sums = make({B, H, rows, round_up(query.size(3), 32)}, query, at::kFloat);
-                  // Of every head, before they are summed to those of keys and values.
+                  // Gradients of every query head, before they are summed to keys' and values'.
                   at::Tensor of_key, of_value;
                   if (kept[1].size(1) != H) {
                     const Sizes sizes{B, H, kept[1].size(2), kept[1].size(3)};

@@ -70,7 +70,7 @@ at::Tensor dequantized_8bit(const at::Tensor& codes);
 at::Tensor product_8bit(const at::Tensor& x, const at::Tensor& codes, at::ScalarType product,
                         bool on_cpu);
 
-// Of x (N, E) the highest `count` columns of each row, and which they are (int64).
+// The highest `count` values in each row of x (N, E), and their columns (int64).
 std::pair<at::Tensor, at::Tensor> top_columns(const at::Tensor& x, int64_t count);
 // Rows of x (N, …) by their indices (S): (S, …).
 at::Tensor taken_rows(const at::Tensor& x, const at::Tensor& indices);

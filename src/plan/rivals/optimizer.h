@@ -26,7 +26,7 @@ class Optimizer {
   virtual void before_backward(bool /*is_last*/) {}
   virtual void after_backward() {}
   virtual void step() {}
-  // Of each GPU's process, between steps.
+  // Host memory of each GPU's process, between steps.
   virtual int64_t host_bytes() const { return 0; }
   // In memory that the driver moves between device and host.
   virtual int64_t paged_bytes() const { return 0; }

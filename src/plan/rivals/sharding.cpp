@@ -44,7 +44,7 @@ struct Recompute : torch::autograd::Node {
   void release_variables() override { inputs.clear(); }
 };
 
-// Of the first run in progress; null: none.
+// What the first run in progress holds past recomputation; null: no run.
 thread_local std::vector<at::Tensor>* held_now = nullptr;
 
 struct IntoBucket : torch::autograd::PostAccumulateGradHook {

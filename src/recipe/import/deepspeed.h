@@ -19,7 +19,7 @@ struct DeepSpeed {
   bool overlaps = false;    // a second bucket. Of stages 1 and 2.
   bool has_buckets = true;  // (contiguous_gradients)
   int64_t host_group = 1;   // ranks that share a second copy of the weights (hpz)
-  // Of offload_optimizer: the share of the optimizer that it means, and whether it is SuperOffload.
+  // offload_optimizer: the share of the optimizer that it offloads, and whether it is SuperOffload.
   double offloaded = 1;
   bool super_offload = false;
 };

@@ -50,7 +50,7 @@ std::string import_summary(const Imported& imported, const std::string& file);
 // not take.
 std::string print_imported(const Imported& imported, const std::string& file);
 
-// Of a file, which must be another program's.
+// Imports a file, which must be another program's.
 Imported import_file(const std::string& file);
 // Throws UserError with what is refused, if there is anything.
 void check_imported(const Imported& imported);

@@ -29,7 +29,7 @@ struct Completed {
   std::string summary;
   std::vector<Option> options;
   std::vector<std::string> words;  // choices of the first bare word; empty: files
-  // Of the later ones, for each of the words that may be the first; empty: files.
+  // The words after the first, for each word that may be the first; empty: files.
   std::vector<std::pair<std::string, std::vector<std::string>>> later;
 };
 
@@ -116,7 +116,7 @@ std::string bash_values(const Option& option) {
   return "";
 }
 
-// Of a command whose first bare word has choices: the words after it.
+// The words after the first bare word, for a command where that word has choices.
 std::string bash_later(const Completed& command) {
   if (command.words.empty()) return "";
   std::string out =

@@ -84,7 +84,7 @@ std::string store_choice(const Row& row, std::string_view text) {
 // Longer ones are no names, nor paths that a system would take (PATH_MAX); a prompt may be a page.
 size_t most_bytes(const Row& row) { return row.kind == TextKind::Verbatim ? 1 << 20 : 4096; }
 
-// Of a path in a file, which no shell has expanded: ~/runs, disk:~/states.
+// Expands ~ in a path of a file, which no shell has expanded: ~/runs, disk:~/states.
 std::string with_home(std::string word) {
   constexpr std::string_view kDisk = "disk:";
   const size_t at = word.starts_with(kDisk) ? kDisk.size() : 0;

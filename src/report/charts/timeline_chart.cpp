@@ -80,7 +80,7 @@ class TimelineDrawing {
            static_cast<double>(std::max<size_t>(1, chart_.moments.size()));
   }
   double y(double bytes) const { return kTimelineHeight * (1 - bytes / top_); }
-  // Of the drawing's width and height, for what stands beside it.
+  // Shares of the drawing's width and height, for what stands beside it.
   double percent_across(size_t i) const { return 100 * x(i) / kTimelineWidth; }
   double percent_up(double bytes) const { return 100 * bytes / top_; }
 

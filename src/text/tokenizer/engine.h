@@ -29,7 +29,7 @@ struct Frame {
 // Settings from the files beside a vocabulary.
 struct EngineOptions {
   std::vector<AddedToken> added_tokens;  // ids may be -1 for tokens the vocabulary knows
-  // Of a token that several files name, the first says all; but what one calls special is.
+  // The first file that names a token says all about it; but any file can call it special.
   void add_token(AddedToken token) {
     for (AddedToken& known : added_tokens) {
       if (known.content != token.content) continue;

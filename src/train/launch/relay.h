@@ -51,7 +51,7 @@ class PlainLines {
 // "120x40"
 std::string text_of(TerminalSize size);
 std::optional<TerminalSize> read_terminal_size(std::string_view text);
-// Of the terminal behind a descriptor; empty if it is not a terminal.
+// The size of the terminal behind a descriptor; empty if it is not a terminal.
 std::optional<TerminalSize> size_if_terminal(int descriptor);
 
 struct RelayOptions {

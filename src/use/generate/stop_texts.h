@@ -38,7 +38,7 @@ class StopTexts {
     return known;
   }
 
-  // Of what is held, how much at its end is the beginning of one of the texts.
+  // How much of the end of the held text is the beginning of a stop text.
   size_t longest_beginning() const {
     size_t longest = 0;
     for (const std::string& text : texts_)

@@ -23,7 +23,7 @@ std::optional<int64_t> number_behind(std::string_view text, std::string_view nam
 // The trimmed text after `name` and a colon at the start of a line.
 std::string words_behind(std::string_view text, std::string_view name);
 
-// Of control groups version 2, or version 1.
+// A control group of version 2, or of version 1.
 struct ControlGroup {
   std::optional<int64_t> limit;   // bytes: the smallest of this group and its parents
   std::optional<int64_t> in_use;  // bytes used in the group that sets the limit, else in its own

@@ -212,7 +212,7 @@ TEST_F(Exported, AQuantizedGgufFileHasTheBlocksOfTheFloatFile) {
   }
 }
 
-// Of the same two sets of weights, where one matrix has an entry.
+// Both files have the same weights; the importance matrix has an entry for one tensor.
 TEST_F(Exported, AnImportanceMatrixWeighsTheErrorsOfItsTensors) {
   make("llama", at::kBFloat16, {{"hidden_size", 256}, {"intermediate_size", 64}});
   export_gguf(folder_ / "float.gguf", *model_, *tokenizer_, resident_value, options_);
@@ -355,7 +355,7 @@ TEST_F(Exported, RotaryScalingThatNoOneReadsInAGgufFileIsRefused) {
   }
 }
 
-// Of "gpt2-untied" and "gpt-neox-serial" the activation, of "falcon-serial" the block.
+// "gpt2-untied" and "gpt-neox-serial" fail for the activation, "falcon-serial" for the block.
 TEST_F(Exported, FamiliesWithoutAGgufFormAreRefused) {
   for (const char* kind : {"ministral", "gpt2-untied", "gpt-neox-serial", "falcon-serial"}) {
     make(kind);

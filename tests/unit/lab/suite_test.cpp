@@ -392,7 +392,7 @@ TEST(Suite, ThePersonsOptionsComeLastAndStandOnce) {
   EXPECT_EQ(std::count(words.begin(), words.end(), "--batch_size"), 0);
   EXPECT_TRUE(contains(words, {"--train.micro_batch_size", "2"}));
   EXPECT_TRUE(contains(words, {"--num_threads", "1"}));
-  // Of a plan's budget too.
+  // A plan's budget as well.
   const auto plan = plan_words(suite, suite.rows[0], Mode::Plan, {{"memory_budget", "5GiB"}});
   EXPECT_EQ(recipe::parse_command_line(plan).recipe.memory_budget, "5GiB");
 }

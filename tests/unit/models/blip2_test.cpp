@@ -134,7 +134,7 @@ TEST_F(Blip2, PartsAreAllUnits) {
   EXPECT_EQ(units, model->units());
 }
 
-// Of one picture.
+// The operations of one picture.
 double picture_flops(const Model& model) {
   return 50 * (model.flops_per_token(50, 1) - model.flops_per_token(50, 0));
 }

@@ -71,7 +71,7 @@ TEST(Longrope, AGenerationTakesThoseOfTheLongestThatItMayComeTo) {
   }
 }
 
-// Of a share nobody knows where rows end; of one row, it is clear.
+// Ranks do not know where the rows of their share end, unless there is only one row.
 TEST(Longrope, RowsThatRanksShareAreOneOrRefused) {
   Rope rope;
   rope.prepare(scaling(), kDim, 6, at::kCPU);

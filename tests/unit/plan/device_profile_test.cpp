@@ -153,7 +153,7 @@ TEST(DeviceProfile, OnesOwnMaySayWhatItsDiskDoes) {
   EXPECT_DOUBLE_EQ(profile.disk_write_bytes_per_second, 1e9);
 }
 
-// Of a machine that nobody has described something is assumed, apart from what is known.
+// An unknown machine gets assumed values, apart from what is known.
 TEST(DeviceProfile, AnUnknownHostHasWhatIsUsual) {
   recipe::Recipe recipe;
   const auto assumed = [&](const char* device, int64_t budget) {

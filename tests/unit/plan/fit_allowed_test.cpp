@@ -31,7 +31,7 @@ class FitAllowed : public ::testing::Test {
   }
 
   double weights() const { return 2 * static_cast<double>(model_->num_parameters()); }
-  // Of a device that holds so many times the weights, beside a host that does.
+  // A device that holds `on_device` times the weights, and a host that holds `in_host` times.
   DeviceProfile device(double on_device, double in_host) const {
     DeviceProfile profile = find_profile("rtx-4090", 0);
     profile.memory_bytes = profile.context_bytes + static_cast<int64_t>(on_device * weights());
@@ -171,7 +171,7 @@ TEST_F(FitAllowed, ADelayIsChosenOnlyWhereItIsAllowedAndGainsTime) {
   EXPECT_FALSE(delays(fit_into(gpu)));
 }
 
-// Of several it is refused, whatever fit may do.
+// Several devices rule out a delay, whatever fit may do.
 TEST_F(FitAllowed, ADelayIsForOneDevice) {
   recipe_.fit_delay = true;
   const auto delays = [&] {

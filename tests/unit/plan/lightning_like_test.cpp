@@ -124,7 +124,7 @@ TEST_F(LightningMemory, OfMinGptIsAboutWhatWasPublished) {
     EXPECT_NEAR(mib / row.published, 1, row.tolerance);
     EXPECT_EQ(like.prediction.driver_calls.retries > 0, row.retries);
   }
-  // Of nine samples, which were too many, 99 % of the memory is counted with two blocks gathered.
+  // Nine samples were too many: the plan counts 99 % of the memory, with two blocks gathered.
   EXPECT_GT(planned(48, 9, false).prediction.peak_reserved, 0.98 * kUsable);
 }
 

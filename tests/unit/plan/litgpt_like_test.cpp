@@ -163,7 +163,7 @@ TEST_F(LitgptMemory, OfManyGpusIsThatOfOneWithCopiesAndParts) {
         << ranks;
 }
 
-// Of litgpt finetune_full itself: blocks are gathered two at a time and keep their inputs only.
+// litgpt finetune_full itself gathers blocks two at a time, and they keep only their inputs.
 TEST_F(LitgptMemory, OfBlocksInPartsIsTwoBlocksAndTheRest) {
   const Options options{.batch = 2, .tokens = 64};
   Options blocks = options;
@@ -232,7 +232,7 @@ TEST(DeepSpeedZero3, GathersWhatItsLimitsAllow) {
   EXPECT_EQ(most_gathered({400 * kMillion, 400 * kMillion}), 800 * kMillion);
   // Each is let go before the one after the next comes: those of 600 come again too late.
   EXPECT_EQ(most_gathered({600 * kMillion, 600 * kMillion, 600 * kMillion}), 1200 * kMillion);
-  // Of small ones the last thousand million's uses stay: half of it on either way.
+  // Small weights used again within a thousand million elements stay: half forward, half back.
   std::vector<int64_t> small(100, 50 * kMillion);
   EXPECT_LE(most_gathered(small), 600 * kMillion);
   EXPECT_GE(most_gathered(small), 500 * kMillion);

@@ -176,7 +176,7 @@ TEST_F(TransformersMemory, OfLlmInt8SurvivesRecomputation) {
     recipe.train.micro_batch_size = recipe.train.global_batch_size = 1;
     return like_transformers(*model_of(config), recipe, {.tokens = 512}).kept_by_blocks;
   };
-  // Of the 7 layers' inputs in float32: attention's, its output's, the MLP's, the down
+  // The 7 layers' inputs in float32: attention's, its output's, the MLP's, the down
   // projection's.
   constexpr int64_t kInputs = 4 * 512 * (3 * 64 + 256) * 4;
   EXPECT_NEAR(kept("bnb.int8", "all") - kept("bnb.nf4", "all"), kInputs, 0.01 * kInputs);

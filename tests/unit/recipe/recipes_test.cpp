@@ -81,7 +81,7 @@ TEST(Recipes, ResolveToLitgptsValues) {
       if (find_ignored_key(key) || key == "access_token" || key == "data.download_dir") continue;
       // There --seed leaves the split and order of samples as they are.
       if (key == "data.seed" && ours["seed"] != 1337) continue;
-      // Of a checkpoint's weights it does not go by what trains; and it has no rows of turns.
+      // LitGPT's min_lr does not depend on what trains; and LitGPT has no rows of turns.
       if (key == "train.min_lr" && ours["optimizer.lr"] == kRateOfAllWeights) continue;
       if (key == "data.mask_prompt" && ours[key].is_null() && value == false) continue;
       ASSERT_TRUE(ours.contains(key)) << key;

@@ -149,7 +149,7 @@ TEST(ChatCalls, HaveTheirArgumentsAsTheTemplateWritesThem) {
   EXPECT_EQ(rendered(by_key, text), "a=1");
 }
 
-// Of the turn or of the one behind it, and the one that ends a conversation.
+// Marks that end the turn or begin the next one, and the mark that ends a conversation.
 TEST(ChatEnds, AreTheMarksBehindAnAnswer) {
   const auto ends = [](const std::string& chat_template) {
     GgufVocabulary vocabulary{.model = "gpt2", .pre = "default"};

@@ -26,7 +26,7 @@ struct FourBitCoder {
 // Numbers are multiplied by this before binning, so that 1 (after rounding) falls in the last bin.
 static constexpr float kBinScale = 0.999f;
 
-// Of a format in 4 bits.
+// The coder for a format in 4 bits.
 const FourBitCoder& coder_of(QuantizedFormat format);
 
 }  // namespace snug::kernels::cpu

@@ -110,7 +110,7 @@ __global__ void __launch_bounds__(kBiasThreads) bias_backward(AttentionScores a,
   for (int64_t distance = a.first_distance - a.rows + 1; distance < a.first_distance + a.keys;
        ++distance) {
     if (bias_bucket(a, distance) != bucket) continue;
-    // Of row r the key with this distance is r + first_key.
+    // Row r has this distance to key r + first_key.
     const int64_t first_key = distance - a.first_distance;
     const int64_t begin = first_key < 0 ? -first_key : 0;
     const int64_t end = a.keys - first_key < a.rows ? a.keys - first_key : a.rows;

@@ -48,7 +48,7 @@ struct Table {
   int64_t first_row, rows, dim;
   int32_t padding;
 
-  // Of an id; -1 where it gets no gradient here.
+  // The row of an id; -1 where it gets no gradient here.
   __device__ int64_t row_of(int32_t id) const {
     const int64_t row = id - first_row;
     return row >= 0 && row < rows && id != padding ? row : -1;

@@ -19,7 +19,7 @@ struct ShareSum {
   VectorGradient total;
 };
 
-// Of one vector, or of two of one type, a row of the grid for each.
+// Adds the shares of one vector, or of two of one type, a row of the grid for each.
 template <class T>
 __global__ void __launch_bounds__(kShareThreads)
     add_shares(ShareSum first, ShareSum second, int64_t dim) {

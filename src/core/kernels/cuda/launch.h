@@ -15,8 +15,8 @@
 
 namespace snug::kernels::cuda {
 
-// Of a block, on every device. Kernels say by __launch_bounds__ how many they are launched with at
-// most: the compiler then leaves registers for as many, where it would else refuse the launch.
+// The most threads of a block, on every device. Kernels declare their own by __launch_bounds__: the
+// compiler then leaves registers for as many, without which the device would refuse the launch.
 inline constexpr int kMostThreads = 1024;
 // A block has this much shared memory, or what it asks for: 99 KiB at most on every device from
 // Ampere on.

@@ -11,7 +11,7 @@ namespace snug::kernels::cuda {
 
 inline constexpr int64_t kScratchAlignment = 256;
 
-// Of the arguments of a kernel that takes a list of tensors.
+// Bytes of arguments for a kernel that takes a list of tensors.
 inline constexpr int64_t kListBytes = 30000;
 
 inline int64_t aligned_scratch(int64_t bytes) {
@@ -25,8 +25,8 @@ inline int64_t sort_scratch_bytes(int64_t pairs) {
   return 2 * aligned_scratch(4 * pairs) + pairs / 2 + (int64_t{16} << 10);
 }
 
-// Of embedding_backward: tokens, sorted ids, sorted tokens, and room for the sort, then for sums of
-// segments.
+// Scratch for embedding_backward: tokens, sorted ids, sorted tokens, and room for the sort, then
+// for sums of segments.
 inline int64_t embedding_scratch_bytes(int64_t tokens, int64_t dim) {
   return 3 * aligned_scratch(4 * tokens) +
          std::max(sort_scratch_bytes(tokens), 4 * dim * embedding_partial_rows(tokens));

@@ -111,7 +111,7 @@ void* started_stack(const Fiber& fiber) {
   return end - 2 - kKept;
 }
 
-// Of the thread whose turn it is, which runs from now on; the scheduler's where there is none.
+// The stack of the next ready thread, which runs from now on; the scheduler's if there is none.
 void* next_stack() {
   machine.running = false;
   while (failure.empty() && turn < turns->size()) {
@@ -266,7 +266,7 @@ class Block {
   unsigned threads_;
 };
 
-// Of one direction of a grid: all of it, or its end.
+// The chosen blocks in one direction of a grid: all, or the last ones.
 std::vector<unsigned> chosen(unsigned blocks) {
   const auto last = static_cast<unsigned>(settings().last_blocks);
   std::vector<unsigned> result;

@@ -64,7 +64,7 @@ Settings& settings();
 // What launches and other work have done since the last reset.
 struct Counts {
   int64_t launches = 0, blocks = 0, barriers = 0;  // a block's barriers, not its threads'
-  // Of buffers; shared memory is not counted. What a launch reads, or writes, again counts once.
+  // Bytes of buffers, not of shared memory. What a launch reads, or writes, again counts once.
   int64_t bytes_read = 0, bytes_written = 0;
 };
 Counts counts(const std::string& kernel);

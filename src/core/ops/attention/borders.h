@@ -21,7 +21,7 @@ class Borders : public at::Tensor {
       : at::Tensor(std::move(on_device)),
         values_(std::make_shared<const std::vector<int32_t>>(values)) {}
 
-  // Of documents with `length` rows each.
+  // Borders of documents with `length` rows each.
   static Borders even(at::Tensor on_device, int64_t length);
 
   // The same boundaries with another device tensor.

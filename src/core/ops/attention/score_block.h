@@ -50,7 +50,7 @@ class ScoreSweeps {
 
   // q·k becomes probabilities, with dropout; writes the block's part of lse.
   void softmax(const at::Tensor& scores, const at::Tensor& lse, const ScoreBlock& block) const;
-  // Of q·k and lse the probabilities, with dropout.
+  // Makes probabilities from q·k and lse, with dropout.
   at::Tensor probabilities(const at::Tensor& scores, const at::Tensor& lse,
                            const ScoreBlock& block) const;
   // q·k becomes its gradient. arriving: that of the probabilities, of the scores' size; delta: a

@@ -44,7 +44,7 @@ int compute_capability_major() {
 
 namespace caching = c10::cuda::CUDACachingAllocator;
 
-// Of the memory of recorded work. A pool that all have released cannot be had again by its number;
+// The pool for the memory of recorded work. Once all users release a pool, its number is spent;
 // libtorch's own pools have the other number.
 struct RecordedPool {
   c10::MempoolId_t id = {0, 0};

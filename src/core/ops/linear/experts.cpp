@@ -56,7 +56,7 @@ struct Mixture {
   ExpertWeights* source = nullptr;  // null: all are on the device
 };
 
-// Of R routes, sorted by expert.
+// R routes, sorted by expert.
 struct Rows {
   at::Tensor tokens;                // (R) int32
   at::Tensor weights;               // (R, 1)
@@ -169,7 +169,7 @@ void repeat_piece(const Piece& piece, const at::Tensor& x, const Rows& rows) {
   if (piece.expert.down.adapter) last_layer(piece, rows);
 }
 
-// Of what a piece's backward writes.
+// What a piece's backward writes.
 struct Gradients {
   at::Tensor weights;  // (R, 1) float32
   at::Tensor x;        // (T, D) float32; undefined: nothing needs it

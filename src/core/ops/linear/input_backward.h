@@ -22,7 +22,7 @@ class InputBackward {
   // d_out (N, out); `inner` as in Projector::forward. With an activation there is one layer.
   void add(const Projection& projection, const at::Tensor& d_out, const at::Tensor& inner);
 
-  // Of x and up (N, in); undefined where there are none.
+  // Gradients of x and up (N, in); undefined where there are none.
   std::pair<at::Tensor, at::Tensor> gradients() const;
 
  private:

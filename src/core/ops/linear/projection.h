@@ -69,7 +69,7 @@ struct Projection {
   bool has_magnitude() const { return adapter && adapter->magnitude.defined(); }
 };
 
-// Of several layers with one input: whether the backward needs it, and one of their trained
+// Whether the backward of several layers with one input needs it, and one of their trained
 // tensors.
 bool need_input(const std::vector<Projection>& projections);
 std::optional<at::Tensor> any_trained(const std::vector<Projection>& projections);

@@ -10,7 +10,7 @@
 namespace snug::exec {
 namespace {
 
-// Of one unit. Experts are of one size. As many as there are slots are always on the device, if not
+// One unit's experts, all of one size. The device always holds as many as there are slots, if not
 // for their content then so that memory does not follow the router.
 class StreamedExperts final : public ops::ExpertWeights {
  public:

@@ -348,7 +348,7 @@ TEST_P(AttentionOn, BiasesDropoutAndOtherKeys) {
   run_and_compare(c, 5);
 }
 
-// Of every type, with caps that most scores are near, over several blocks.
+// Covers every type, with caps that most scores are near, over several blocks.
 TEST_P(AttentionOn, CappedScores) {
   ScopedKernels scope(*GetParam().kernels);
   for (const Scalar type : {Scalar::F32, Scalar::BF16, Scalar::F16})

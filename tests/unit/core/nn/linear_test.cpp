@@ -39,8 +39,8 @@ double roundoff(at::ScalarType type) {
   return type == at::kFloat ? 0x1p-24 : type == at::kBFloat16 ? 0x1p-8 : 0x1p-11;
 }
 
-// Of the largest element: sums of `length` products are added up in float32; what goes in between
-// and the result are rounded to `type`.
+// Tolerance is a share of the largest element: sums of `length` products are added up in float32;
+// what goes in between and the result are rounded to `type`.
 void expect_near(const std::string& what, const at::Tensor& got, const at::Tensor& want,
                  at::ScalarType type, int64_t length) {
   const at::Tensor wanted = want.detach().to(at::kDouble);

@@ -227,7 +227,7 @@ Tensors attend_with_sinks(const Place& p) {
   return p.with_gradients(out, {q, k, v, sinks});
 }
 
-// Of 40 tokens to the 50 of another sequence, or with biases to their own.
+// 40 tokens attend to the 50 of another sequence, or with biases to their own.
 Tensors attend_freely(const Place& p, bool other_keys, bool causal, double dropout) {
   const at::Tensor q = p.leaf(1, {40, 4, 16});
   const at::Tensor k = p.leaf(2, {other_keys ? 50 : 40, 2, 16});

@@ -134,7 +134,7 @@ const std::vector<std::pair<const char*, Routing>> kRoutings = {
      [](int64_t) {
        return std::vector<int64_t>{kExperts - 1, kExperts - 2};
      }},
-    // Of 300 tokens 288: over so many a gradient is summed at once, in more scratch than over 300.
+    // Expert 4 gets 288 of 300 tokens: its gradient is summed at once, in more scratch than 300's.
     {"few to one",
      [](int64_t t) {
        return std::vector<int64_t>{t < 12 ? 2 : 4, 3};
@@ -205,7 +205,7 @@ at::Tensor one_by_one(const Input& in, const SortedRoutes& routes,
   return sum;
 }
 
-// Of 2500 tokens an expert computes some at a time.
+// With 2500 tokens an expert computes some at a time.
 TEST_P(Experts, AreTheirLayersOnTheirTokens) {
   const Kind& kind = GetParam();
   // Sums of a few thousand 16-bit roundings, where one side adds up in float32 and the other does

@@ -85,8 +85,8 @@ TEST_F(HostWaits, ACopyOverTheLinkIsOneUnlessItNeedNotBeDone) {
   EXPECT_EQ(waits_of([&] { ops::copy(there, on_device(8)); }), 0) << "within the device";
 }
 
-// Of float32 numbers at home for a bfloat16 weight: converted on the device, in few bytes, and
-// nobody waits.
+// The device converts float32 numbers at home for a bfloat16 weight, in few bytes, and nobody
+// waits.
 TEST_F(HostWaits, NumbersAreConvertedOnTheDeviceInPlannedScratch) {
   constexpr int64_t kMany = int64_t{64} << 20;
   const at::Tensor here = on_host(kMany), there = on_device(kMany, at::kBFloat16);

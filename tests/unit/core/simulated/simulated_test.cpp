@@ -143,7 +143,7 @@ TEST_F(SimulatedGpu, RecordedWorkIsDoneWhenItIsLaunched) {
   }
 }
 
-// Of one pool, recordings write over what each other has freed and not over what they keep.
+// Recordings of one pool write over what each other has freed and not over what they keep.
 TEST_F(SimulatedGpu, RecordingsShareWhatTheyFree) {
   const c10::cuda::CUDAStreamGuard own(side_stream());
   const at::Tensor x = at::full({4096}, 1.0F, at::TensorOptions().device(at::kCUDA));
@@ -266,7 +266,7 @@ TEST_F(SimulatedGpu, ACopyThatIsToBeWaitedForIsDone) {
   EXPECT_EQ(storage.sum().item<float>(), 3 * 1024);
 }
 
-// Of the host, what was read may change afterwards.
+// The host may change its memory after the copy has read it.
 TEST_F(SimulatedGpu, ACopyThatIsToBeWaitedForHasReadTheHostsMemory) {
   const at::Tensor there = make(1024), storage = make(1024), converted = make(1024, at::kBFloat16);
   const at::Tensor home = pinned(memory::HostUse::Written);
@@ -473,7 +473,7 @@ class Neighbours final : public dist::Group {
   Meeting& meeting_;
 };
 
-// Of a device that is not the current one. A tensor that nobody keeps is kept until the wait: its
+// The device is not the current one. A tensor that nobody keeps is kept until the wait: its
 // memory would be the next one's.
 TEST_F(SimulatedGpu, AGroupsCollectivesAreOfItsDeviceAndKeepTheirTensors) {
   const at::Device device(at::kCUDA, 1);

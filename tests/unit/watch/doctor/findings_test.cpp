@@ -60,7 +60,7 @@ Facts laptop() {
   return f;
 }
 
-// Of that subject there must be one.
+// The finding on a subject; there must be one.
 Finding find(const Facts& facts, const std::string& subject) {
   for (const Finding& finding : findings(facts))
     if (finding.subject == subject) return finding;
@@ -394,7 +394,7 @@ TEST(Findings, Json) {
   EXPECT_EQ((*found)["mend"], "sudo apt-get install openmpi-bin");
 }
 
-// Of this machine, whatever it is: every fact has an answer.
+// This machine, whatever it is, has an answer to every fact.
 TEST(Findings, OfThisMachine) {
   const Facts f = gather("out");
   EXPECT_FALSE(f.snug_version.empty());

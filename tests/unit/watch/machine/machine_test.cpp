@@ -1,4 +1,4 @@
-// Of the machine that the test runs on: what other ways of asking say too.
+// Compares facts about the machine that the test runs on with other ways of asking for them.
 // SPDX-License-Identifier: Apache-2.0
 #include "watch/machine/machine.h"
 
@@ -52,7 +52,7 @@ TEST(Machine, ProcessorHasCoresAndAName) {
   EXPECT_LE(p.cores, ::sysconf(_SC_NPROCESSORS_CONF));
 }
 
-// Of a folder that is yet to be made, too.
+// A folder that is yet to be made has the same disk, too.
 TEST(Machine, DiskIsThatOfTheNearestFolder) {
   const test::TempFolder folder;
   struct statvfs room {};

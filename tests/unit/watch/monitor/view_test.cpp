@@ -214,7 +214,7 @@ TEST(View, OneProcessOutOfMemoryIsTheRunsEnd) {
   EXPECT_TRUE(has(ending_sentence(look), "out of memory: asked for too much"));
 }
 
-// Of a process on another machine only the first one's end tells.
+// A process on another machine counts as over once the first process has ended.
 TEST(View, ProcessesElsewhereAreOverWithTheFirst) {
   Look look = look_of(2);
   look.ranks[1].is_here = false;

@@ -12,7 +12,7 @@
 namespace snug::kernels::cpu {
 namespace {
 
-// Of each 32 numbers first the even ones, then the odd ones.
+// Puts the even ones of each 32 numbers first, then the odd ones.
 void split_pairs(float* x, int64_t count) {
   const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
   const __m512i odd = _mm512_or_si512(even, _mm512_set1_epi32(1));

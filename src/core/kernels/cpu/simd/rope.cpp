@@ -6,7 +6,7 @@
 namespace snug::kernels::cpu {
 namespace {
 
-// Of one token.
+// The angles of one token.
 struct Angles {
   const float* cos;
   const float* sin;

@@ -104,7 +104,7 @@ struct cudaLaunchConfig_t {
   unsigned numAttrs;
 };
 
-// Of simulated/no_device.cpp, or of core/simulated, which has all of CUDA's own.
+// simulated/no_device.cpp defines these, or core/simulated does, with all the rest of CUDA's.
 extern "C" {
 const char* cudaGetErrorName(cudaError_t error);
 const char* cudaGetErrorString(cudaError_t error);

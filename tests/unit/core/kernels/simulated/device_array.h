@@ -18,7 +18,7 @@ class DeviceArray : public Array {
  public:
   explicit DeviceArray(const Array& from, bool defined = true)
       : Array(from), buffer_(data(), size() * scalar_bytes(type()), defined) {}
-  // Of nothing: what is read must have been written.
+  // Starts undefined: what is read must have been written.
   DeviceArray(Scalar type, int64_t count, int shift = 0)
       : DeviceArray(Array(type, count, shift), false) {}
 

@@ -26,7 +26,7 @@ struct Shape {
   bool master;
 };
 
-// Of equal types behind each other and not; more than a block's elements; not aligned.
+// Equal types behind each other and not; more than a block's elements; not aligned.
 std::vector<Shape> shapes() {
   using enum Scalar;
   return {{1, 0, F32, F32, F32, false},       {16389, 0, F32, F32, F32, false},

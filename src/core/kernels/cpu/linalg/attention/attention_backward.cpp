@@ -220,8 +220,8 @@ class KeyBlock {
     }
   }
 
-  // Of a tile of bfloat16: rows of a panel of scores become the panel that multiplies from the
-  // right.
+  // For a tile of bfloat16: packs rows of a panel of scores into the panel that multiplies from
+  // the right.
   void pack_panel(const float* panel, Range rows, int64_t key, float* packed) const {
     pack_scores(kernels_, tile_, Operand::B, panel + rows.begin * tile_.nr, tile_.nr,
                 rows.end - rows.begin, tile_.nr, work_.rounded,
