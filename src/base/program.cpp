@@ -57,7 +57,11 @@ fs::path program_prefix() {
 std::vector<fs::path> shipped_places(const fs::path& name) {
   const fs::path prefix = program_prefix();
   if (prefix.empty()) return {};
-  return {prefix / "share/snug" / name, prefix / name};
+  std::vector<fs::path> places{prefix / "share/snug" / name, prefix / name};
+  // Tests lie deeper in the build folder.
+  for (fs::path above = prefix; above.has_relative_path(); above = above.parent_path())
+    if (above.filename() == "build") places.push_back(above.parent_path() / name);
+  return places;
 }
 
 fs::path shipped_file(const fs::path& name) {

@@ -33,6 +33,7 @@
 #include "engine/host.h"
 #include "lab/lab.h"
 #include "models/family.h"
+#include "plan/command/models.h"
 #include "plan/command/plan.h"
 #include "plan/devices/device_profile.h"
 #include "recipe/check.h"
@@ -194,6 +195,9 @@ int run(const ParsedCommand& parsed, const std::vector<std::string>& words) {
       return finetune(parsed, words);
     case Command::Plan:
       plan(parsed, words);
+      break;
+    case Command::Models:
+      snug::plan::list_models(parsed.models);
       break;
     case Command::Import:
       import_recipe(parsed.import_options);

@@ -72,7 +72,7 @@ std::vector<Row> read_all(const std::vector<fs::path>& files, const Columns& col
   return rows;
 }
 
-// Of rows that anybody may have written, for this model.
+// The columns of rows that anybody may have written, for this model.
 Columns columns_for(const Reading& reading, std::set<std::string>& unread) {
   return {.pictures = reading.image_size > 0, .unread = &unread};
 }
@@ -275,6 +275,18 @@ Split read_split(const DatasetOptions& options, const NamedSet* set,
                     set ? set->rounding : SplitRounding::Down);
 }
 
+// Empty where rows are no chats, or begin in different ways.
+std::string shared_system(std::span<const Row> rows) {
+  std::string shared;
+  for (const Row& row : rows) {
+    if (row.messages.empty() || row.messages.front().role != "system") return "";
+    const std::string& system = row.messages.front().content;
+    if (shared.empty()) shared = system;
+    if (system != shared) return "";
+  }
+  return shared;
+}
+
 using NoneReadable = PictureBatchSource::NoneReadable;
 
 std::unique_ptr<BatchSource> batches_of(const Dataset& dataset, const SampleStore& samples,
@@ -353,6 +365,7 @@ Dataset load_dataset(const DatasetOptions& options, const TextEncoder& encoder,
                                       : usual_reason(style->name(), dataset.row_counts);
   dataset.batch_options = batch_options(options, sample_options.reading, encoder.pad);
   dataset.prompt_style = style->name();
+  dataset.system = shared_system(split.train);
   dataset.unread.assign(unread.begin(), unread.end());
   if (options.warns && !unread.empty())
     log_detail(fmt::format("columns of the data that nothing reads: {}", fmt::join(unread, ", ")));

@@ -71,7 +71,7 @@ using DownloadFunction = std::function<std::vector<std::filesystem::path>(const 
 struct PictureIndex {
   std::shared_ptr<const PictureRows> rows;
   std::vector<int64_t> row_of;  // by picture, sample by sample
-  // Of chats: where each sample's pictures begin in row_of, and the end. Empty: one picture each.
+  // Chats: where each sample's pictures begin in row_of, and the end. Empty: one picture each.
   std::vector<int64_t> first;
 
   bool are_captions() const { return rows != nullptr && first.empty(); }
@@ -103,6 +103,7 @@ struct Dataset {
   std::vector<Row> validation_rows;  // the first few held-out rows as text, to show sample answers
   std::string prompt_style;          // as resolved
   std::string prompt_style_reason;   // "given", or why it was chosen
+  std::string system;                // the message with which every chat begins; empty: none
   std::vector<std::string> unread;   // columns that nothing reads
 
   // The sources of training and validation micro-batches; borrow the data set.

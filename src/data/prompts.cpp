@@ -177,12 +177,15 @@ std::optional<PromptRecord> read_prompt_record(const fs::path& folder) {
   }
   if (const auto mask = read.find("mask_prompt"); mask != read.end() && mask->is_boolean())
     record.mask_prompt = mask->get<bool>();
+  if (const auto system = read.find("system"); system != read.end() && system->is_string())
+    record.system = system->get<std::string>();
   return record;
 }
 
 void write_prompt_record(const fs::path& folder, const PromptRecord& record) {
   json written{{"prompt_style", record.style}};
   if (record.mask_prompt) written["mask_prompt"] = *record.mask_prompt;
+  if (!record.system.empty()) written["system"] = record.system;
   for (const LitgptClass& known : kClasses)
     if (record.style == known.style) written["class_path"] = known.name;
   write_file_atomically(folder / kName, written.dump(2) + "\n");

@@ -89,6 +89,7 @@ class PromptStyle {
 struct PromptRecord {
   std::string style;                // as PromptStyle::make() takes it
   std::optional<bool> mask_prompt;  // whether prompts had no loss; unset in LitGPT's files
+  std::string system;               // the message with which every chat began; empty: none
 };
 
 // Reads it from a model's or an adapter's folder. std::nullopt if there is no such file; also, with

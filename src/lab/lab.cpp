@@ -68,8 +68,8 @@ void check_options(const LabOptions& options) {
   for (const auto& [is_given, key] : of_run)
     if (!runs && is_given)
       throw UserError("--{} applies to snug lab run, not to {}", key, options.action);
-  if (options.answers && options.action != "report")
-    throw UserError("--answers applies to snug lab report, not to {}", options.action);
+  if (options.worksheet && options.action != "report")
+    throw UserError("--worksheet applies to snug lab report, not to {}", options.action);
   if (!options.device.empty() && !options.plan)
     throw UserError("--device {}: applies to --plan only; a run uses this machine's devices",
                     options.device);
@@ -231,10 +231,10 @@ int report_again(const LabOptions& options) {
     else
       print_table(run, options);
     write_reports(run);
-    if (options.answers) write_file_atomically(run.folder / "answers.md", answer_sheet(run));
+    if (options.worksheet) write_file_atomically(run.folder / "worksheet.md", worksheet(run));
     if (options.json) continue;
     print_end(run, options, false);
-    if (options.answers) print("The answer sheet is " + (run.folder / "answers.md").string());
+    if (options.worksheet) print("The worksheet is " + (run.folder / "worksheet.md").string());
   }
   return 0;
 }

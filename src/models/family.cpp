@@ -317,19 +317,35 @@ int64_t Model::num_parameters() {
 std::unique_ptr<Model> model_from_config(const fs::path& config_json, Part part) {
   const fs::path file = shipped_file(config_json);
   const std::string where = config_json.string();
+  const recipe::HubModel* named =
+      fs::exists(file) ? nullptr : recipe::find_hub_model(recipe::hub_id_of(where));
+  const nlohmann::json config =
+      named != nullptr ? nlohmann::json::parse(named->config) : read_json(file);
   if (part == Part::Language) {
-    const nlohmann::json config = read_json(file);
     check_language_part(config, where);
     return make_model(language_config(config, where), where + ": text_config");
   }
-  auto model = make_model(read_json(file), where);
-  read_preprocessor(*model, file.parent_path());
+  auto model = make_model(config, where);
+  if (named == nullptr) read_preprocessor(*model, file.parent_path());
   return model;
+}
+
+std::unique_ptr<Model> named_model(const recipe::HubModel& named) {
+  const bool is_text_alone = has_language_part(nlohmann::json::parse(named.config));
+  return model_from_config(named.id(), is_text_alone ? Part::Language : Part::Whole);
 }
 
 std::string download_command(const fs::path& checkpoint) {
   const std::string name = hub::hub_name(checkpoint);
   return "snug download " + (name.empty() ? "ORG/NAME" : name);
+}
+
+bool is_shape_alone(const fs::path& folder) {
+  if (!fs::is_directory(folder) || !fs::exists(folder / "config.json")) return false;
+  return std::ranges::none_of(fs::directory_iterator(folder), [](const auto& entry) {
+    const std::string ending = entry.path().extension().string();
+    return ending == ".safetensors" || ending == ".bin" || ending == ".pth" || ending == ".gguf";
+  });
 }
 
 Checkpoint open_checkpoint(const fs::path& path, Part part) {
@@ -353,6 +369,9 @@ Checkpoint open_checkpoint(const fs::path& path, Part part) {
           "--config, rows with --data.json_path",
           path.string());
   if (!fs::is_directory(path)) return open_gguf(with_pictures(path));
+  if (is_shape_alone(path) && !hub::hub_name(path).empty())
+    throw UserError("{} has the model's config but no weights; fetch them with: {}", path.string(),
+                    download_command(path));
   const bool has_litgpt = fs::exists(path / "lit_model.pth");
   if (has_litgpt && fs::exists(path / "model_config.yaml")) return open_litgpt(path);
   if (fs::exists(path / "config.json")) return open_hugging_face(path);

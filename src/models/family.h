@@ -9,6 +9,7 @@
 #include "files/weights/gguf/gguf.h"
 #include "files/weights/tensor_source.h"
 #include "models/model.h"
+#include "recipe/hub_models.h"
 
 namespace snug::models {
 
@@ -30,13 +31,19 @@ enum class Part { Whole, Language };
 // The command that fetches a checkpoint that is not here.
 std::string download_command(const std::filesystem::path& checkpoint);
 
+// Whether the folder has a config.json and no weights, as snug plan fetches it.
+bool is_shape_alone(const std::filesystem::path& folder);
+
 // `path`: a Hugging Face or LitGPT directory, or a GGUF file. A model that sees pictures is a pair
 // of these, NAME.gguf and mmproj-NAME.gguf, or the only two in a folder. Throws UserError.
 Checkpoint open_checkpoint(const std::filesystem::path& path, Part part = Part::Whole);
 
-// A model from a config.json, without weights.
+// A model from a config.json, or from the table of models by its name there, without weights.
 std::unique_ptr<Model> model_from_config(const std::filesystem::path& config_json,
                                          Part part = Part::Whole);
+
+// A model of the table of models; of some only the language model (has_language_part).
+std::unique_ptr<Model> named_model(const recipe::HubModel& named);
 
 // A second model of the same shape, without weights.
 std::unique_ptr<Model> model_like(const Model& model);

@@ -68,7 +68,7 @@ void add_pictures(data::MicroBatch& batch, const Workload& work, int64_t num_sam
       static_cast<size_t>(batch.num_pictures * work.reading.num_picture_tokens));
 }
 
-// Of a micro-batch: no more than the run reads at all. A step goes on into the next epoch.
+// A micro-batch has no more samples than the run reads. A step goes on into the next epoch.
 int64_t samples_together(const Workload& work, const recipe::Recipe& recipe,
                          int64_t micro_batch_size) {
   const recipe::TrainOptions& train = recipe.train;
@@ -84,6 +84,8 @@ data::MicroBatchOptions batch_options(const Workload& work, const recipe::Recipe
           .padding_in_loss = recipe.data.padding_in_loss,
           .reading = work.reading};
 }
+
+ShownPlans* shown_plans = nullptr;
 
 }  // namespace
 
@@ -178,8 +180,15 @@ std::vector<data::MicroBatch> larger_of_validation(const Workload& work,
   return larger;
 }
 
+ShownPlans::ShownPlans() { shown_plans = this; }
+ShownPlans::~ShownPlans() { shown_plans = nullptr; }
+void ShownPlans::hide() {
+  if (shown_plans != nullptr) shown_plans->line_.clear();
+}
+
 Candidate evaluate(const models::Model& model, const recipe::Recipe& recipe, const Workload& work,
                    const DeviceProfile& device, int rank, Detail detail) {
+  if (shown_plans != nullptr) shown_plans->line_.show(++shown_plans->made_);
   const data::MicroBatch largest = largest_micro_batch(work, recipe, recipe.train.micro_batch_size);
   Candidate candidate{.recipe = recipe};
   const auto transport = device.kind == at::kCUDA ? dist::Transport::Nccl : dist::Transport::Mpi;

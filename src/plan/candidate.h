@@ -14,6 +14,7 @@
 #include "plan/devices/device_profile.h"
 #include "plan/predict.h"
 #include "recipe/recipe.h"
+#include "report/progress_line.h"
 
 namespace snug::plan {
 
@@ -52,6 +53,23 @@ struct Candidate {
 
 // Sketch: a faster approximation (PredictOptions::sketch).
 enum class Detail { Whole, Sketch };
+
+// While it lives, a terminal shows how many plans evaluate() has made, once they take a while.
+class ShownPlans {
+ public:
+  ShownPlans();
+  ~ShownPlans();
+  ShownPlans(const ShownPlans&) = delete;
+  ShownPlans& operator=(const ShownPlans&) = delete;
+
+  static void hide();  // before other output
+
+ private:
+  report::ProgressLine line_{"plans", 0, true};
+  size_t made_ = 0;
+  friend Candidate evaluate(const models::Model&, const recipe::Recipe&, const Workload&,
+                            const DeviceProfile&, int, Detail);
+};
 
 // Plans a recipe for rank `rank`, with its timeline.
 Candidate evaluate(const models::Model& model, const recipe::Recipe& recipe, const Workload& work,

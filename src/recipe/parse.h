@@ -24,6 +24,7 @@ struct ParsedCommand {
   Recipe recipe;
   DemoOptions demo;
   PlanOptions plan;
+  ModelsOptions models;
   ImportOptions import_options;
   GenerateOptions generate;
   GenerateOptions chat{.max_new_tokens = 512};

@@ -172,7 +172,7 @@ std::string memory_svg(const RunRecord& record) {
   for (const Category& category : kCategories) chart.categories.emplace_back(category.name);
   for (const PhaseRecord& phase : shown_phases(record)) {
     if (phase.micro_batch > 1) continue;  // those are in the table
-    StackedBar bar{fmt::format("step {}", phase.step), phase.phase, {}, phase.peak};
+    StackedBar bar{fmt::format("step {}", shown_step(phase)), phase.phase, {}, phase.peak};
     for (const Category& category : kCategories) bar.segments.push_back(phase.*category.bytes);
     chart.bars.push_back(std::move(bar));
   }

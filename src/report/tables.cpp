@@ -111,30 +111,55 @@ void Table::add_row(std::vector<std::string> cells) {
   rows_.push_back(std::move(cells));
 }
 
-std::string Table::render() const {
-  std::vector<std::string> titles, rules;
-  for (const Column& column : columns_) titles.push_back(column.title);
-  std::vector<size_t> widths;
+std::string Table::render(size_t columns) const {
+  std::vector<size_t> shown(columns_.size()), widths;
+  std::iota(shown.begin(), shown.end(), size_t{0});
   for (size_t i = 0; i < columns_.size(); ++i) {
-    size_t width = display_width(titles[i]);
+    size_t width = display_width(columns_[i].title);
     for (const auto& row : rows_) width = std::max(width, display_width(row[i]));
     widths.push_back(width);
-    std::string rule;
-    for (size_t k = 0; k < width; ++k) rule += "─";
-    rules.push_back(rule);
+  }
+  const auto total = [&] {
+    size_t sum = (shown.size() - 1) * kGap.size();
+    for (const size_t i : shown) sum += widths[i];
+    return sum;
+  };
+  if (columns > 0 && !shown.empty()) {
+    // A last column of texts may be as narrow as this.
+    constexpr size_t kLeastText = 24;
+    const size_t last = columns_.size() - 1;
+    const size_t whole = widths[last];
+    const bool wraps = columns_[last].align == Align::Left;
+    if (wraps) widths[last] = std::min(whole, kLeastText);
+    for (size_t i = columns_.size(); i-- > 0 && total() > columns;)
+      if (columns_[i].spare) std::erase(shown, i);
+    if (const size_t used = total(); wraps && used < columns)
+      widths[last] = std::min(whole, widths[last] + columns - used);
   }
   std::string out;
-  const auto add = [&](const std::vector<std::string>& cells) {
-    std::string line;
-    for (size_t i = 0; i < cells.size(); ++i) {
-      if (i > 0) line += kGap;
-      line += aligned(cells[i], widths[i], columns_[i].align);
+  const auto add = [&](const auto& cell_of) {
+    std::vector<std::string> texts{""};
+    if (columns_[shown.back()].align == Align::Left)
+      texts = wrapped(cell_of(shown.back()), widths[shown.back()]);
+    if (texts.empty()) texts.emplace_back();
+    for (size_t k = 0; k < texts.size(); ++k) {
+      std::string line;
+      for (const size_t i : shown) {
+        const bool is_text = i == shown.back() && columns_[i].align == Align::Left;
+        const std::string cell = is_text ? texts[k] : k == 0 ? cell_of(i) : "";
+        line += (i == shown.front() ? "" : std::string(kGap)) +
+                aligned(cell, widths[i], columns_[i].align);
+      }
+      out += without_trailing_spaces(std::move(line));
     }
-    out += without_trailing_spaces(std::move(line));
   };
-  add(titles);
-  add(rules);
-  for (const auto& row : rows_) add(row);
+  add([&](size_t i) { return columns_[i].title; });
+  add([&](size_t i) {
+    std::string rule;
+    for (size_t k = 0; k < widths[i]; ++k) rule += "─";
+    return rule;
+  });
+  for (const auto& row : rows_) add([&](size_t i) { return row[i]; });
   return out;
 }
 
@@ -166,7 +191,7 @@ int64_t largest_of(std::span<const PhaseRecord> phases) {
 std::string memory_line(const PhaseRecord& phase) {
   const std::span<const PhaseRecord> one(&phase, 1);
   const Unit unit = unit_for(std::max<int64_t>(kMiB, largest_of(one)));
-  std::string out = fmt::format("Memory   step {}, ", phase.step);
+  std::string out = fmt::format("Memory   step {}, ", shown_step(phase));
   if (phase.micro_batch > 0) out += fmt::format("micro-batch {}, ", phase.micro_batch);
   out += phase.phase;
   const char* before = ": ";
@@ -189,7 +214,7 @@ std::string memory_table(std::span<const PhaseRecord> phases) {
   Table table(std::move(titles));
   PhaseRecord last{.step = -1};
   for (const PhaseRecord& phase : phases) {
-    std::vector<std::string> row{phase.step == last.step ? "" : std::to_string(phase.step)};
+    std::vector<std::string> row{phase.step == last.step ? "" : std::to_string(shown_step(phase))};
     const bool is_next = phase.micro_batch != last.micro_batch || phase.step != last.step;
     if (has_micro_batches)
       row.push_back(is_next && phase.micro_batch > 0 ? std::to_string(phase.micro_batch) : "");

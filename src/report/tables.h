@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "report/run_record.h"
+#include "report/text_width.h"
 
 namespace snug::report {
 
@@ -21,13 +22,15 @@ class Table {
   struct Column {
     std::string title;
     Align align = Align::Right;
+    bool spare = false;  // left out where the table is wider than the terminal
   };
   explicit Table(std::vector<Column> columns);
 
   // Missing cells at the end are left blank.
   void add_row(std::vector<std::string> cells);
-  // Title row, rule, rows; ends in a newline.
-  std::string render() const;
+  // Title row, rule, rows; ends in a newline. Where it would be wider than so many columns (0: any
+  // width), spare columns are left out from the right, and texts in the last column are wrapped.
+  std::string render(size_t columns = shown_columns()) const;
   std::string html() const;  // a <table>
 
  private:
@@ -35,7 +38,10 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-// "Memory   step 0, micro-batch 2, after_fwd: Params 0.25, …, Peak 1.14, Reserved 1.30 GiB".
+// Records count steps from 0, progress and losses from 1, and so does what is shown.
+inline int64_t shown_step(const PhaseRecord& phase) { return phase.step + 1; }
+
+// "Memory   step 1, micro-batch 2, after_fwd: Params 0.25, …, Peak 1.14, Reserved 1.30 GiB".
 std::string memory_line(const PhaseRecord& phase);
 
 // One row per phase: Params, Grads, Optim, Acts, Work, (Comm, Data, Optim host if any is not zero,)

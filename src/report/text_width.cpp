@@ -2,12 +2,14 @@
 #include "report/text_width.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <iterator>
 
+#include "base/terminal.h"
 #include "base/text.h"
 
 namespace snug::report {
@@ -138,6 +140,12 @@ std::string folded(std::string_view text, size_t columns) {
       out += folded_line(line, columns);
   }
   return out;
+}
+
+size_t shown_columns() {
+  return ::isatty(STDOUT_FILENO) == 1
+             ? static_cast<size_t>(std::max(1, terminal_size(STDOUT_FILENO).columns))
+             : 0;
 }
 
 std::vector<std::string> wrapped(std::string_view text, size_t columns) {

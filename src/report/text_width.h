@@ -26,6 +26,9 @@ std::vector<std::string> wrapped(std::string_view text, size_t columns);
 // nothing is wrapped. Every line ends in a line feed.
 std::string folded(std::string_view text, size_t columns);
 
+// Columns of the terminal that standard output is; 0: it is none, and lines may be of any length.
+size_t shown_columns();
+
 // 151 -> "2:31", 3751 -> "1:02:31", from a day on "2d 03:04". Negative or not a number: "0:00".
 std::string clock_text(double seconds);
 

@@ -419,7 +419,9 @@ void Finetune::write_model() {
   const auto masks = data::masks_prompts(dataset_, recipe_.data.mask_prompt);
   const auto add_prompt_style = [&](const std::filesystem::path& folder) {
     if (asks)
-      data::write_prompt_record(folder, {.style = dataset_.prompt_style, .mask_prompt = masks});
+      data::write_prompt_record(
+          folder,
+          {.style = dataset_.prompt_style, .mask_prompt = masks, .system = dataset_.system});
   };
   const auto write = [&](const std::filesystem::path& folder) {
     if (folder == final_folder(recipe_)) log_->check_folder(&mesh_->world());

@@ -31,10 +31,10 @@
 #include "files/weights/gguf/gguf.h"
 #include "files/weights/gguf/mix.h"
 #include "models/family.h"
+#include "report/progress_line.h"
 #include "use/commands.h"
 #include "use/evaluated_rows.h"
 #include "use/modelfile.h"
-#include "use/progress_line.h"
 
 namespace snug::use {
 namespace {
@@ -156,7 +156,7 @@ files::ImportanceMatrix importance_from_rows(const recipe::ConvertOptions& optio
   const data::SampleStore& samples = dataset.train;
   if (samples.empty()) throw UserError("{} has no rows", options.imatrix_data);
   check_ids(samples, lm);
-  const ProgressLine progress("rows", static_cast<size_t>(samples.count()), true);
+  const report::ProgressLine progress("rows", static_cast<size_t>(samples.count()), true);
   files::ImportanceMatrix matrix = engine::collect_importance(
       *lm.executor, *lm.model, *dataset.train_batches(), samples.count(),
       {.micro_batch_size = rows.micro_batch_size,
@@ -187,7 +187,8 @@ void write_modelfile(const fs::path& folder, const recipe::ConvertOptions& optio
   write_file_atomically(folder / "Modelfile",
                         modelfile(style, {.gguf = gguf,
                                           .bos = encoder.add_bos ? text_of(encoder.bos) : "",
-                                          .stops = {text_of(encoder.eos)}}));
+                                          .stops = {text_of(encoder.eos)},
+                                          .system = record ? record->system : ""}));
 }
 
 // Programs that read a GGUF file ask by its chat template.

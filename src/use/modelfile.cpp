@@ -188,6 +188,8 @@ std::string modelfile(const data::PromptStyle& style, const ModelfileOptions& op
   } else {
     prompt = style.prompt({.instruction = "{{ .Prompt }}"});
   }
+  if (!options.system.empty() && options.system.find("\"\"\"") == std::string::npos)
+    text += "SYSTEM \"\"\"" + options.system + "\"\"\"\n";
   if (!prompt.empty()) text += "TEMPLATE \"\"\"" + prompt + "\"\"\"\n";
   for (size_t i = 0; i < stops.size(); ++i) {
     const bool is_new = std::find(stops.begin(), stops.begin() + i, stops[i]) == stops.begin() + i;

@@ -15,6 +15,7 @@ struct ModelfileOptions {
   std::string bos;                // the text of the token that the program that runs the model puts
                                   // in front itself; empty: none
   std::vector<std::string> stops;  // texts that end an answer
+  std::string system;              // the message to begin with; empty: none
 };
 
 // Prompts are as `style` makes them. A chat template is taken apart into what stands around each

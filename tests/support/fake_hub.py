@@ -71,6 +71,11 @@ FILES = {
 
 # Files that mean something.
 TEXTS = {("card", "README.md"): b"---\ntags: [a]\nlicense:\n- cc-by-4.0\n- mit\n---\n# Pictures\n"}
+TEXTS["shape", "config.json"] = json.dumps({
+    "model_type": "llama", "vocab_size": 512, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 128}).encode()
+FILES["shape"] = {"config.json": len(TEXTS["shape", "config.json"]), "tokenizer.json": 300, "model.safetensors": 5000,
+                  "README.md": 20}
 FILES["card"] = {"README.md": len(TEXTS["card", "README.md"]), "data/train-00000.parquet": 2000}
 
 log = []

@@ -74,7 +74,7 @@ TEST(Finetune, TellsTheMeanLossOfEachEpoch) {
   EXPECT_EQ(result.output.find("\ntrain:\n"), std::string::npos) << result.output;
 }
 
-// Of two micro-batches a step: what the usual records say, and the rest of them.
+// With two micro-batches a step, records have what the usual ones say, and more.
 TEST(Finetune, RecordsTheMemoryOfEachMicroBatch) {
   const TempFolder folder;
   const fs::path rows = write_rows(folder / "rows.jsonl", 64);
@@ -105,7 +105,7 @@ TEST(Finetune, RecordsTheMemoryOfEachMicroBatch) {
     same(7 * step + 5, 4 * step + 2);  // after the last backward
     same(7 * step + 6, 4 * step + 3);
   }
-  const size_t line = each.output.find("\nMemory   step 0, micro-batch 2, after_fwd: Params ");
+  const size_t line = each.output.find("\nMemory   step 1, micro-batch 2, after_fwd: Params ");
   EXPECT_LT(line, each.output.find("\nEpoch 1 | iter 2 step 1 ")) << "as it is measured";
   EXPECT_NE(each.output.find("\nStep  Micro-batch  Phase (MiB) "), std::string::npos)
       << each.output;

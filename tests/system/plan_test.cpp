@@ -2,9 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <pty.h>
+#include <sys/ioctl.h>
+
 #include <algorithm>
+#include <sstream>
 
 #include "base/bytes.h"
+#include "report/text_width.h"
+#include "support/fake_hub.h"
 #include "system/program.h"
 
 namespace snug::tests {
@@ -109,6 +115,124 @@ TEST(PlanCommand, RefusesAModelBesideAConfig) {
   EXPECT_EQ(exit_code({"--config", recipe}), 0);
 }
 
+// `snug words` in a folder of its own, with a hub at `endpoint`.
+Result plan_in(const TempFolder& folder, const std::string& endpoint, const std::string& words) {
+  return run_in_shell("cd '" + folder.path().string() + "' && HF_ENDPOINT=" + endpoint +
+                      " exec snug " + words);
+}
+
+constexpr const char* kNoHub = "http://127.0.0.1:9";
+
+// What a terminal of so many columns shows, standard error included.
+std::string seen_in_terminal(const std::vector<std::string>& words, unsigned short columns) {
+  winsize size{};
+  size.ws_row = 50;
+  size.ws_col = columns;
+  int terminal = -1;
+  const pid_t child = ::forkpty(&terminal, nullptr, nullptr, &size);
+  if (child == 0) {
+    std::vector<char*> argv{const_cast<char*>("snug")};
+    for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
+    argv.push_back(nullptr);
+    ::execv(SNUG_BINARY, argv.data());
+    ::_exit(127);
+  }
+  std::string seen;
+  char buffer[4096];
+  for (ssize_t got = 0; (got = ::read(terminal, buffer, sizeof(buffer))) > 0;)
+    seen.append(buffer, static_cast<size_t>(got));
+  ::close(terminal);
+  finish(child);
+  // A line of progress that was cleared is not seen.
+  for (size_t end; (end = seen.find("\r\x1b[K")) != seen.npos;) {
+    const size_t begin = seen.rfind('\n', end);
+    const size_t from = begin == seen.npos ? 0 : begin + 1;
+    seen.erase(from, end + 4 - from);
+  }
+  return seen;
+}
+
+// Words stay whole, and tables in line.
+TEST(PlanCommand, FitsTheTerminal) {
+  const auto words = plan_words({"--device", "rtx-4090", "--fit", "--train.micro_batch_size", "1"});
+  const Result whole = run(words);
+  for (const unsigned short columns : {60, 80, 120, 200}) {
+    const std::string text = seen_in_terminal(words, columns);
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) {
+      std::erase(line, '\r');
+      EXPECT_LE(report::display_width(line), columns) << line;
+    }
+    std::istringstream all(whole.output);
+    for (std::string word; all >> word;) {
+      const bool is_drawn = static_cast<unsigned char>(word[0]) >= 0x80;
+      const bool is_figure = word.find_first_of("0123456789") != word.npos;  // of a spare column
+      if (is_drawn || is_figure || word == "host" || word == "tokens/s") continue;
+      EXPECT_NE(text.find(word), text.npos) << word << " at " << columns << "\n" << text;
+    }
+  }
+}
+
+TEST(PlanByName, NeedsNoDownload) {
+  const TempFolder folder;
+  for (const char* name : {"Qwen/Qwen3-8B", "qwen3-8b", "someone/Qwen3-8B"}) {
+    const Result result =
+        plan_in(folder, kNoHub,
+                std::string("plan ") + name + " --device rtx-4090 --quantize bnb.nf4 --lora_r 8");
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    for (const char* part : {"Model    Qwen/Qwen3-8B: 8,", "snug download Qwen/Qwen3-8B"})
+      EXPECT_NE(result.output.find(part), std::string::npos) << part << "\n" << result.output;
+  }
+  EXPECT_TRUE(fs::is_empty(folder.path())) << "nothing is left behind";
+}
+
+TEST(PlanByName, FetchesTheConfigAlone) {
+  const TempFolder folder;
+  const test::FakeHub hub;
+  const Result result = plan_in(folder, hub.endpoint(), "plan org/shape --device t4");
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_NE(result.output.find("fetched to checkpoints/org/shape"), std::string::npos)
+      << result.output;
+  EXPECT_TRUE(fs::exists(folder / "checkpoints/org/shape/tokenizer.json"));
+  for (const char* file : {"model.safetensors", "README.md"})
+    EXPECT_FALSE(fs::exists(folder / "checkpoints/org/shape" / file)) << file;
+  // Training says what is missing.
+  const Result run = plan_in(folder, hub.endpoint(), "finetune org/shape --data Synthetic");
+  EXPECT_EQ(run.exit_code, 2) << run.output;
+  EXPECT_NE(run.output.find("snug download org/shape"), std::string::npos) << run.output;
+}
+
+TEST(PlanByName, SaysHowToPlanWithoutAHub) {
+  const TempFolder folder;
+  const Result result = plan_in(folder, kNoHub, "plan Qwen/Qwen3-9B --device t4");
+  EXPECT_EQ(result.exit_code, 2) << result.output;
+  for (const char* part : {"snug models lists", "--model.config", "Did you mean qwen3-", kNoHub})
+    EXPECT_NE(result.output.find(part), std::string::npos) << part << "\n" << result.output;
+}
+
+// Without a tokenizer rows cannot be counted: the plan says so, and is for full samples.
+TEST(PlanByName, OfRowsThatCannotBeRead) {
+  const TempFolder folder;
+  write_file_atomically(folder / "rows.jsonl", R"({"instruction": "a", "output": "b"})");
+  const Result result =
+      plan_in(folder, kNoHub, "plan qwen3-0.6b --device t4 --data rows.jsonl --max_seq_length 256");
+  EXPECT_NE(result.output.find("the rows are not read"), std::string::npos) << result.output;
+  EXPECT_NE(result.output.find("1 x 256 tokens"), std::string::npos) << result.output;
+}
+
+TEST(Models, AreListed) {
+  const Result all = run({"models"});
+  EXPECT_EQ(all.exit_code, 0) << all.output;
+  for (const char* part : {"qwen3-8b", "llama-3.3-70b-instruct", "smollm2-135m", "QLoRA"})
+    EXPECT_NE(all.output.find(part), std::string::npos) << part;
+  const Result few = run({"models", "qwen3-8b", "--device", "rtx-4090"});
+  for (const char* part : {"Qwen/Qwen3-8B-Base", "https://", "rtx-4090"})
+    EXPECT_NE(few.output.find(part), std::string::npos) << part << "\n" << few.output;
+  const Result json = run({"models", "qwen3-8b", "--json"});
+  EXPECT_EQ(nlohmann::json::parse(json.output)[0]["parameters"], 8190735360);
+  EXPECT_EQ(run({"models", "nothing-of-this-name"}).exit_code, 2);
+}
+
 // What is found fits as its own plan says, and one more layer does not.
 TEST(PlanCommand, FindsTheLargestModel) {
   const Result found = run(plan_words({"--device", "rtx-4090", "--largest", "--json"}));
@@ -130,6 +254,16 @@ TEST(PlanCommand, FindsTheLargestModel) {
     config["num_hidden_layers"] = shape["layers"].get<int>() + 1;
     EXPECT_EQ(plan_of(config).exit_code, 3) << shape;
   }
+  // Some models by name fit and some do not, each as its own plan says.
+  int fitting = 0;
+  for (const auto& named : json["by_name"]) {
+    const Result alone = run(plan_words(
+        {"--device", "rtx-4090", "--json", "--model.config", named["id"].get<std::string>()}));
+    EXPECT_EQ(alone.exit_code == 0, named["lacking"] == 0) << named;
+    fitting += alone.exit_code == 0 ? 1 : 0;
+  }
+  EXPECT_GT(fitting, 0);
+  EXPECT_LT(fitting, static_cast<int>(json["by_name"].size()));
   int64_t before = 0;
   for (const auto& row : json["by_devices"]) {
     EXPECT_GT(row["largest"]["parameters"].get<int64_t>(), before) << row;

@@ -263,6 +263,36 @@ TEST_F(Talk, DataShowTellsWhatTrainingReads) {
   EXPECT_TEXT(no_row.output, " samples have no such row");
 }
 
+// What every chat of the training began with belongs to the model, for other programs too.
+TEST_F(Talk, ASystemMessageOfAllRowsIsTheModelsOwn) {
+  const auto train = [](const char* name, const char* last) {
+    const fs::path rows = at(std::string(name) + ".jsonl");
+    std::ofstream out(rows);
+    for (int i = 0; i < 12; ++i)
+      out << json{{"messages",
+                   {{{"role", "system"}, {"content", i < 11 ? "Say letters." : last}},
+                    {{"role", "user"}, {"content", "say " + std::to_string(i)}},
+                    {{"role", "assistant"}, {"content", "aaa"}}}}}
+                 .dump()
+          << "\n";
+    out.close();
+    std::vector<std::string> words = finetune_words(rows, at(name));
+    std::ranges::replace(words, "plain", "chat");
+    EXPECT_EQ(run(words).exit_code, 0);
+    return (at(name) / "final").string();
+  };
+  const std::string model = train("alike", "Say letters.");
+  const Result chat = piped("say 1\\n", "chat " + model + kGreedy);
+  EXPECT_TEXT(chat.output, "System message, as in all rows of the training: Say letters.");
+  const Result told = piped("say 1\\n", "chat " + model + kGreedy + " --sys_prompt 'Be brief.'");
+  EXPECT_FALSE(has_text(told.output, "Say letters.")) << told.output;
+  const std::string ollama = at("ollama").string();
+  EXPECT_EQ(run({"convert", model, ollama, "--to", "ollama"}).exit_code, 0);
+  EXPECT_TEXT(read_file(ollama + "/Modelfile"), "SYSTEM \"\"\"Say letters.\"\"\"\n");
+  const Result other = piped("say 1\\n", "chat " + train("different", "Be silent.") + kGreedy);
+  EXPECT_FALSE(has_text(other.output, "System message")) << other.output;
+}
+
 // The option was read and did nothing.
 TEST_F(Talk, EveryQuestionOfAConversationCanBeASample) {
   const fs::path rows = at("chats.jsonl");

@@ -61,16 +61,20 @@ bool has_reserved(const std::vector<const RowView*>& views) {
                      [](const RowView* view) { return view->own->peak_reserved > 0; });
 }
 
+// Seconds for a thousand tokens: rows differ in how many a step has.
 double time_of(const RowView& view) {
-  if (view.own != nullptr && view.own->step_seconds > 0) return view.own->step_seconds;
-  return view.result->predicted ? view.result->predicted->step_seconds : 0;
+  const auto of = [](double tokens_per_second) {
+    return tokens_per_second > 0 ? 1000 / tokens_per_second : 0;
+  };
+  if (view.own != nullptr && view.own->tokens_per_second > 0)
+    return of(view.own->tokens_per_second);
+  return view.result->predicted ? of(view.result->predicted->tokens_per_second) : 0;
 }
 
 std::string hint_of(const RowView& view) {
-  std::string out = fmt::format("{}: {}", view.row->id, memory_text(needed_bytes(*view.own)));
-  if (ran_out(view))
-    return out + fmt::format(", out of memory, planned {}/step", seconds_text(time_of(view)));
-  return out + fmt::format(", {}/step", seconds_text(time_of(view)));
+  const std::string time = seconds_text(time_of(view)) + " for 1,000 tokens";
+  return fmt::format("{}: {}, {}{}", view.row->id, memory_text(needed_bytes(*view.own)),
+                     ran_out(view) ? "out of memory, planned " : "", time);
 }
 
 // Models by their first mention, each with a colour.
@@ -192,8 +196,9 @@ std::string memory_against_time(const LabRun& run, const std::vector<RowView>& v
   const std::vector<std::string> names = short_names(shown);
   report::ScatterChart chart;
   chart.name =
-      "Peak memory against time per step, one point per row; the table has the same figures";
-  chart.x_label = in_milliseconds ? "milliseconds per step" : "seconds per step";
+      "Peak memory against the time for 1,000 tokens, one point per row; the table has the same "
+      "figures";
+  chart.x_label = in_milliseconds ? "milliseconds for 1,000 tokens" : "seconds for 1,000 tokens";
   chart.y_label =
       fmt::format("peak memory{}, {}", has_reserved(shown) ? " reserved" : "", unit.name);
   chart.logarithmic_x = slowest / fastest >= kLogarithmicFrom;

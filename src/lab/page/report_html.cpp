@@ -57,6 +57,8 @@ std::string differences(const std::vector<RowView>& views) {
     for (const std::string& line : why) out += "<br>Why: " + isolated(line);
     out += "</li>";
   }
+  if (const std::string times = unjudged_times(views); !times.empty())
+    out += "<li>" + isolated(times) + "</li>";
   if (out.empty()) return "";
   return "<ul>" + out + "</ul>";
 }
@@ -75,7 +77,7 @@ std::string origin(const LabRun& run) {
   term(out, run.mode == Mode::Plan ? "Planned for" : "Device", record.device);
   term(out, "This machine", record.hardware);
   term(out, "Started", record.started);
-  if (record.seconds > 0) term(out, "Total time", seconds_text(record.seconds));
+  if (record.seconds > 0) term(out, "Time of all rows", seconds_text(record.seconds));
   term(out, "Suite", record.suite);
   term(out, "Command", record.command);
   return out + "</dl>";

@@ -27,8 +27,10 @@ std::vector<std::string> published_lines(const RowView& view) {
   const Published& published = view.row->published;
   if (published.epoch_seconds && view.is_full_size)
     out.push_back(seconds_text(*published.epoch_seconds) + " an epoch");
-  if (out.empty() && view.row->expected != Expected::Unknown)
-    out.emplace_back(view.row->expected == Expected::Ok ? "fits" : "out of memory");
+  if (view.row->expected == Expected::OutOfMemory)
+    out.insert(out.begin(), "out of memory");
+  else if (out.empty() && view.row->expected == Expected::Ok)
+    out.emplace_back("fits");
   return out;
 }
 

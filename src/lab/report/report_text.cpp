@@ -152,6 +152,8 @@ std::string reasons(const std::vector<RowView>& views, const char* bullet, bool 
     out += fmt::format("{}{}: {}\n", bullet, escape ? markdown(whose) : printable(whose),
                        escape ? markdown(line) : printable(line));
   }
+  if (const std::string times = unjudged_times(views); !times.empty())
+    out += bullet + (escape ? markdown(times) : times) + "\n";
   return out;
 }
 

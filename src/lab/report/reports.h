@@ -18,7 +18,7 @@ std::string report_markdown(const LabRun& run);
 // Escapes what would end a cell of Markdown or start markup.
 std::string markdown(const std::string& text);
 // A sheet for people to write on, as Markdown: the rows with what was measured, and questions.
-std::string answer_sheet(const LabRun& run);
+std::string worksheet(const LabRun& run);
 std::string report_csv(const LabRun& run);  // one line per row; bytes and seconds
 std::string report_json(const LabRun& run);
 

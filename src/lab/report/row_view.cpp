@@ -2,6 +2,7 @@
 #include "lab/report/row_view.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -147,7 +148,7 @@ std::vector<RowView> views_of(const LabRun& run) {
     view.own = own_figures(*result);
     view.outcome = outcome_of(run, *result);
     view.verdict = verdict_of(run, row);
-    view.verdict_words = verdict_words(run, row, view.verdict.verdict);
+    view.verdict_words = verdict_words(run, row, view.verdict);
     view.marks = figure_marks(view.verdict);
     view.changes = changes_text(run, row);
     view.explanation = explain(run, row);
@@ -268,6 +269,19 @@ std::string time_meaning(const LabRun& run, const std::vector<RowView>& views) {
          "runs reached (docs/benchmarks.md says which were fitted); links are assumed to have no "
          "other traffic, and the host never to keep the device waiting. So they do not decide the "
          "verdict.";
+}
+
+std::string unjudged_times(const std::vector<RowView>& views) {
+  std::vector<std::string> off;
+  for (const RowView& view : views)
+    for (const FigureCheck& check : view.verdict.figures)
+      if (check.is_held() && !check.decides && !check.within_a_tenth() &&
+          check.unit == FigureCheck::Unit::Seconds)
+        off.push_back(fmt::format("{} {}", view.row->id, percent_text(check.deviation())));
+  if (off.empty()) return "";
+  return fmt::format(
+      "Not judged: step times, which are estimates. More than a tenth from the published ones: {}.",
+      fmt::join(off, ", "));
 }
 
 std::string why_no_cost(const LabRun& run, const std::vector<RowView>& views) {

@@ -72,6 +72,9 @@ std::string mode_meaning(const LabRun& run);
 // Why planned times are shorter than published ones; empty if there are none to compare.
 std::string time_meaning(const LabRun& run, const std::vector<RowView>& views);
 
+// The rows whose times are more than a tenth off, though they decide nothing; empty: none.
+std::string unjudged_times(const std::vector<RowView>& views);
+
 // Why rows that ran and have a price show no cost; empty if all do.
 std::string why_no_cost(const LabRun& run, const std::vector<RowView>& views);
 

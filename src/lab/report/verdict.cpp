@@ -188,6 +188,8 @@ class Judge {
     const RowResult* other = run_.find(comparison.than);
     if (other == nullptr) return;
     const bool is_time = comparison.quantity == Comparison::Quantity::Time;
+    // A small model's time says nothing on a processor that others use as well.
+    if (is_time && run_.mode == Mode::Scaled) return;
     const Pair pair = of_one_kind(*other, is_time);
     if (pair.mine == nullptr) return;
     const auto value = [&](const Figures& f) {
@@ -285,10 +287,18 @@ void add_mark(const RowVerdict& verdict, FigureCheck::Unit unit, std::vector<Fig
 
 }  // namespace
 
-std::string verdict_words(const LabRun& run, const Row& row, Verdict verdict) {
+std::string verdict_words(const LabRun& run, const Row& row, const RowVerdict& judged) {
+  const Verdict verdict = judged.verdict;
   if (verdict == Verdict::Unknown) return "";
   if (verdict != Verdict::AsExpected || !is_held_against_published(run)) return name(verdict);
-  return row.expected == Expected::Unknown ? "same figures" : "same outcome";
+  const bool has_memory = std::ranges::any_of(judged.figures, [](const FigureCheck& check) {
+    return check.is_held() && check.decides && check.unit == FigureCheck::Unit::Bytes;
+  });
+  const bool has_outcome = row.expected != Expected::Unknown;
+  return has_outcome && has_memory ? "same outcome, memory"
+         : has_memory              ? "same memory"
+         : has_outcome             ? "same outcome"
+                                   : "same relations";
 }
 
 const char* verdict_count_words(const LabRun& run, Verdict verdict) {
@@ -310,15 +320,19 @@ const char* source_title(const LabRun& run) {
 
 std::vector<std::pair<std::string, std::string>> verdict_meanings(const LabRun& run) {
   if (!is_held_against_published(run))
-    return {{"as expected",
-             "the row ended as its suite expects, and its memory or time relates to other rows as "
-             "the suite states."},
-            {"differs", "it did not."}};
+    return {
+        {"as expected",
+         run.mode == Mode::Scaled
+             ? "the row ended as its suite expects, and its memory relates to other rows as the "
+               "suite states. Times are not judged: the models are small, and the processor "
+               "may have other work."
+             : "the row ended as its suite expects, and its memory or time relates to other "
+               "rows as the suite states."},
+        {"differs", "it did not."}};
   return {
       {"same outcome",
-       "it fits if it was published to fit, and is out of memory if it was published so; no "
-       "deciding figure is more than a tenth off."},
-      {"same figures", "no outcome was published; the published figures are met within a tenth."},
+       "it fits if it was published to fit, and is out of memory if it was published so."},
+      {"same memory", "every published figure of memory is met within a tenth."},
       {name(Verdict::BeyondIt),
        "published as out of memory, and out of memory by the count of the other program too; snug "
        "fits."},

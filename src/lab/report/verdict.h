@@ -54,8 +54,9 @@ bool is_judged(const LabRun& run);
 // was published for.
 RowVerdict verdict_of(const LabRun& run, const Row& row);
 
-// "same outcome", "as expected", "differs", …; empty if nothing was expected.
-std::string verdict_words(const LabRun& run, const Row& row, Verdict verdict);
+// What was judged: "same outcome, memory", "as expected", "differs", …; empty if nothing
+// was expected.
+std::string verdict_words(const LabRun& run, const Row& row, const RowVerdict& verdict);
 // After a number of rows: "same as published".
 const char* verdict_count_words(const LabRun& run, Verdict verdict);
 

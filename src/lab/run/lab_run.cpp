@@ -35,8 +35,11 @@ const LabRun& LabRunner::run(Progress& progress) {
   for (const Group& group : searches_)
     for (const int64_t value : {group.smallest, group.largest})
       columns = std::max(columns, search_row(group, value).id.size());
-  progress.begin_suite(run_.suite.name, static_cast<int>(chosen_.size()), columns);
-  if (run_.mode == Mode::Plan || options_.dry_run) {
+  const bool plans = run_.mode == Mode::Plan || options_.dry_run;
+  // Plans take seconds, and the table that follows says each row.
+  progress.begin_suite(run_.suite.name, static_cast<int>(chosen_.size()), columns,
+                       !plans || options_.json);
+  if (plans) {
     plan_rows();
     plan_searches();
   } else {

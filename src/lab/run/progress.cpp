@@ -115,8 +115,9 @@ Progress::~Progress() {
   erase();
 }
 
-void Progress::begin_suite(const std::string& name, int total, size_t id_columns) {
+void Progress::begin_suite(const std::string& name, int total, size_t id_columns, bool says_rows) {
   const std::lock_guard lock(mutex_);
+  says_rows_ = says_rows;
   suite_ = name;
   total_ = total;
   ended_ = newly_ended_ = 0;
@@ -150,7 +151,10 @@ void Progress::row_ended(const RowResult& result, bool is_kept) {
   if (!is_kept) ++newly_ended_;
   last_ended_ = std::chrono::steady_clock::now();
   status_ = {};
-  print(row_line(ended_, total_, id_columns_, result, is_kept));
+  if (says_rows_)
+    print(row_line(ended_, total_, id_columns_, result, is_kept));
+  else
+    draw();
 }
 
 void Progress::say(const std::string& text) {

@@ -39,7 +39,8 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  void begin_suite(const std::string& name, int total, size_t id_columns);
+  // `says_rows`: a line for each that ends; else the table that follows is enough.
+  void begin_suite(const std::string& name, int total, size_t id_columns, bool says_rows = true);
   // A search finds out as it goes how many rows it has.
   void add_rows(int more);
   void show(const RowStatus& status);
@@ -57,7 +58,7 @@ class Progress {
   std::mutex mutex_;  // of all below
   std::FILE* out_;
   bool is_tty_;
-  bool is_drawn_ = false;
+  bool is_drawn_ = false, says_rows_ = true;
   std::string suite_;
   int total_ = 0, ended_ = 0, newly_ended_ = 0;
   size_t id_columns_ = 0;

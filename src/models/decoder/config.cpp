@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "models/config_fields.h"
 #include "models/decoder/config_rope.h"
 
@@ -99,6 +100,17 @@ std::vector<bool> sliding_layers(const Config& c, const std::vector<int64_t>& ro
     return slides;
   }
   if (!has_window) return std::vector<bool>(static_cast<size_t>(layers), false);
+  // "LLLG": layers see the window (L) or all (G) in turn, and the last one sees all.
+  if (config.contains("sliding_window_pattern") && config["sliding_window_pattern"].is_string()) {
+    const auto letters = config["sliding_window_pattern"].get<std::string>();
+    if (letters.empty() || letters.find_first_not_of("LG") != std::string::npos)
+      throw UserError("{}: \"sliding_window_pattern\" is \"{}\"; letters are L and G", where,
+                      printable(letters));
+    for (int64_t layer = 0; layer < layers; ++layer)
+      slides.push_back(layer + 1 < layers &&
+                       letters[static_cast<size_t>(layer) % letters.size()] == 'L');
+    return slides;
+  }
   const int64_t pattern = fields.integer("sliding_window_pattern", c.family->window_pattern);
   const int64_t first = fields.integer("max_window_layers", 0);
   for (int64_t layer = 0; layer < layers; ++layer) {

@@ -77,8 +77,10 @@ bool is_bookkeeping(const std::string& key) {
 }
 
 // Keys that nobody described and that change nothing as they are. A decoder is causal unasked.
-bool says_nothing(const std::string& key, const json& value) {
+bool says_nothing(const Family& family, const std::string& key, const json& value) {
   if (key == "is_causal") return value.is_null() || value == true;
+  if (key == "norm_type") return value == (family.layer_norm ? "layer_norm" : "rms_norm");
+  if (key == "mlp_type") return value == (family.gated ? "gated" : "default");
   return value.empty() || value == false || value == 0 || value == "";
 }
 
@@ -344,7 +346,7 @@ std::vector<std::string> unknown_keys(const Family& family, const json& config) 
   const json known = default_config(family);
   std::vector<std::string> unknown;
   for (const auto& [key, value] : config.items())
-    if (!known.contains(key) && !is_bookkeeping(key) && !says_nothing(key, value))
+    if (!known.contains(key) && !is_bookkeeping(key) && !says_nothing(family, key, value))
       unknown.push_back(key);
   return unknown;
 }

@@ -24,13 +24,16 @@
 #include "engine/open_data.h"
 #include "engine/run_length.h"
 #include "engine/strategy.h"
+#include "files/hub/download.h"
 #include "files/hub/hub_name.h"
+#include "files/hub/meter.h"
 #include "models/family.h"
 #include "plan/command/plan_largest.h"
 #include "plan/command/plan_sweep.h"
 #include "plan/command/planned.h"
 #include "plan/command/prices.h"
 #include "plan/out_of_memory.h"
+#include "recipe/hub_models.h"
 #include "train/launch/layout.h"
 
 namespace snug::plan {
@@ -46,36 +49,93 @@ data::SampleStore full_length_samples(int64_t count, int64_t length, const data:
 
 namespace fs = std::filesystem;
 
-bool is_shape_alone(const fs::path& folder) {
-  if (!fs::is_directory(folder) || !fs::exists(folder / "config.json")) return false;
-  return std::ranges::none_of(fs::directory_iterator(folder), [](const auto& entry) {
-    const std::string ending = entry.path().extension().string();
-    return ending == ".safetensors" || ending == ".bin" || ending == ".pth" || ending == ".gguf";
-  });
+bool reads_rows(const recipe::Recipe& recipe) {
+  return !engine::is_synthetic(recipe.data) &&
+         !(recipe.data.json_path.empty() && recipe.data.path.empty());
 }
 
-// A plan needs no weights: a config.json is enough, as a file or in a folder.
-models::Checkpoint open_present(const fs::path& checkpoint, models::Part part) {
-  models::Checkpoint shape;
-  if (is_shape_alone(checkpoint)) {
-    shape.path = checkpoint;
-    shape.model = models::model_from_config(checkpoint / "config.json", part);
-    return shape;
+// All that a plan reads of a model, a few megabytes.
+const std::vector<std::string> kSmallFiles = {"config.json",
+                                              "generation_config.json",
+                                              "preprocessor_config.json",
+                                              "processor_config.json",
+                                              "tokenizer*",
+                                              "special_tokens_map.json",
+                                              "added_tokens.json",
+                                              "chat_template*",
+                                              "vocab.*",
+                                              "merges.txt",
+                                              "spiece.model"};
+
+// Returns why they could not be fetched; empty: they are there now.
+std::string fetch_small_files(const std::string& id, const fs::path& folder) {
+  hub::ProgressLine line;
+  try {
+    hub::download({.repo_id = id,
+                   .directory = folder,
+                   .patterns = kSmallFiles,
+                   .stall_seconds = 10,
+                   .max_retries = 1},
+                  [&](const hub::Progress& progress) { line.show(progress); });
+    return "";
+  } catch (const UserError& error) {
+    return error.what();
   }
-  if (checkpoint.extension() == ".json" && fs::is_regular_file(checkpoint)) {
-    shape.path = checkpoint.parent_path();
-    shape.model = models::model_from_config(checkpoint, part);
-    return shape;
-  }
-  if (!hub::is_absent(checkpoint)) return models::open_checkpoint(checkpoint, part);
+}
+
+[[noreturn]] void fail_for_absent(const fs::path& checkpoint, const std::string& why) {
   const std::string name = checkpoint.filename().string();
-  const std::string config = fmt::format("recipes/models/{}.json", name);
+  const std::string shipped = fmt::format("recipes/models/{}.json", name);
+  const std::string near = nearest_name(recipe::short_name(name), recipe::hub_short_names());
+  const size_t alike = recipe::hub_models_like(name).size();
+  const std::string hint = !near.empty() ? fmt::format(" Did you mean {}?", near)
+                           : alike > 0   ? fmt::format(" snug models {} lists {}.", name, alike)
+                                         : "";
   throw UserError(
-      "{} does not exist or is empty. A plan needs only the model's config: --checkpoint_dir none "
-      "--model.config {}. Or download it: {}",
-      checkpoint.string(),
-      fs::exists(shipped_file(config)) ? config : "recipes/models/….json, or a config.json",
-      models::download_command(checkpoint));
+      "{} does not exist or is empty.{} A plan needs only the model's config: name a model that "
+      "snug models lists, or give --checkpoint_dir none --model.config {}. Or download it: {}{}",
+      checkpoint.string(), hint,
+      fs::exists(shipped_file(shipped)) ? shipped : "FILE with a config.json",
+      models::download_command(checkpoint),
+      why.empty() ? "" : fmt::format("\nIts config could not be fetched: {}", why));
+}
+
+// A plan needs no weights: a config.json is enough, as a file, in a folder, or in the table of
+// models.
+void open_checkpoint(Planned& p, models::Part part) {
+  fs::path checkpoint = p.recipe.checkpoint_dir;
+  p.checkpoint.path = checkpoint;
+  if (checkpoint.extension() == ".json" && fs::is_regular_file(checkpoint)) {
+    p.checkpoint.path = checkpoint.parent_path();
+    p.checkpoint.model = models::model_from_config(checkpoint, part);
+    return;
+  }
+  if (hub::is_absent(checkpoint)) {
+    const std::string id = hub::hub_name(checkpoint);
+    const std::string known = recipe::hub_id_of(id.empty() ? checkpoint.string() : id);
+    // Someone's copy of a model usually keeps its name.
+    const std::string alike = known.empty() ? recipe::hub_id_of(recipe::short_name(id)) : known;
+    if (!alike.empty() && !reads_rows(p.recipe)) {
+      p.hub_id = alike;
+    } else {
+      if (!id.empty()) checkpoint = p.recipe.checkpoint_dir = "checkpoints/" + id;
+      const std::string why = id.empty() ? "" : fetch_small_files(id, checkpoint);
+      if (!hub::is_absent(checkpoint)) {
+        p.fetched = true;
+        return open_checkpoint(p, part);
+      }
+      if (alike.empty()) fail_for_absent(checkpoint, why);
+      p.hub_id = alike;
+      warn("the rows are not read: their tokens are not known without the model's tokenizer ({})",
+           why);
+    }
+    p.checkpoint.model = models::named_model(*recipe::find_hub_model(p.hub_id));
+    return;
+  }
+  if (models::is_shape_alone(checkpoint))
+    p.checkpoint.model = models::model_from_config(checkpoint / "config.json", part);
+  else
+    p.checkpoint = models::open_checkpoint(checkpoint, part);
 }
 
 // Tokens of a sample if neither data nor recipe give a length and the model allows very long ones.
@@ -121,15 +181,15 @@ void open_model(Planned& p, models::Part part) {
   if (from_scratch)
     p.checkpoint.path = p.recipe.checkpoint_dir;  // may hold a tokenizer
   else
-    p.checkpoint = open_present(p.recipe.checkpoint_dir, part);
+    open_checkpoint(p, part);
   if (from_scratch) p.checkpoint.model = models::model_from_config(p.recipe.model.config, part);
 }
 
 void open_samples(Planned& p) {
   const models::Model& model = *p.checkpoint.model;
-  const bool names_data = !p.recipe.data.json_path.empty() || !p.recipe.data.path.empty();
   const bool synthetic = engine::is_synthetic(p.recipe.data);
-  p.from_data = synthetic || (names_data && !p.recipe.checkpoint_dir.empty());
+  p.from_data =
+      synthetic || (reads_rows(p.recipe) && !p.recipe.checkpoint_dir.empty() && p.hub_id.empty());
   engine::tell_of_shorter_samples(p.recipe, model);
   const int64_t longest = engine::longest_sample(p.recipe, model);
   p.length_is_usual = !p.from_data && !p.recipe.train.max_seq_length && longest > kLongestUsual;
@@ -241,6 +301,7 @@ void plan(const recipe::Recipe& recipe, const recipe::PlanOptions& options,
   if (options.largest) check_alone("largest", recipe, options);
   if (options.largest && !(options.sweep.empty() && options.html.empty()))
     throw UserError("--largest goes neither with --sweep nor with --html; leave one out");
+  const ShownPlans shown;
   if (options.machine_devices > 0 && options.sweep.empty())
     throw UserError("--machine_devices adds a column to --sweep; give --sweep KEY=VALUES");
   if (!options.sweep.empty()) return plan_sweep(options, words);
@@ -262,9 +323,10 @@ void plan(const recipe::Recipe& recipe, const recipe::PlanOptions& options,
   if (!options.like.empty())
     p.like.emplace(options, *p.checkpoint.model, p.wanted, p.samples, p.device);
   const std::vector<std::string> lines = plan_lines(p);
-  warn_of_assumed_host(p);
   const std::string text = options.json ? plan_json(p).dump(2) + "\n" : plan_text(p, lines);
-  std::fputs(text.c_str(), stdout);
+  ShownPlans::hide();
+  warn_of_assumed_host(p);
+  print_plan(text, options.json);
   if (!options.html.empty()) {
     write_file_atomically(options.html, report::plan_html(plan_page(p, lines)));
     if (!options.json) std::printf("\nThe page is %s\n", options.html.c_str());

@@ -13,10 +13,12 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "engine/adapters/trained_parts.h"
 #include "engine/strategy.h"
 #include "plan/command/plan_devices.h"
+#include "recipe/hub_models.h"
 #include "recipe/mesh.h"
 #include "report/tables.h"
 
@@ -187,6 +189,93 @@ std::vector<OnDevices> on_more_devices(const Planned& p) {
   return rows;
 }
 
+// A model that people know, planned in this recipe.
+struct Known {
+  std::string id;
+  int64_t parameters = 0;
+  Candidate candidate;
+  int64_t lacking = 0;  // bytes; 0: it fits
+};
+
+// Those of the table near the limit, the largest first: the last few that fit and the first few
+// that do not. The table is searched by size, as larger ones need more by and large.
+class KnownModels {
+ public:
+  explicit KnownModels(const Planned& p) : p_(p) {
+    for (const recipe::HubModel& model : recipe::hub_models()) by_size_.push_back(&model);
+    std::ranges::stable_sort(by_size_, {}, &recipe::HubModel::size);
+  }
+
+  std::vector<Known> near_the_limit() {
+    const LogSinkGuard quiet([](const std::string&) {});  // what a model is warned of, if chosen
+    constexpr int64_t kShown = 3;
+    int64_t low = 0, high = static_cast<int64_t>(by_size_.size());
+    while (low < high) {
+      const int64_t middle = (low + high) / 2;
+      const std::optional<Known>* known = nullptr;
+      // One that cannot be trained so says nothing: the next smaller one does.
+      int64_t at = middle;
+      while (at >= low && !*(known = &plan(at))) --at;
+      if (at < low || (*known)->lacking == 0)
+        low = middle + 1;
+      else
+        high = at;
+    }
+    std::vector<Known> found;
+    const auto take = [&](int64_t at) {
+      if (const std::optional<Known>& known = plan(at)) found.push_back(*known);
+    };
+    const auto count = static_cast<int64_t>(by_size_.size());
+    for (int64_t at = low; at < count && std::ssize(found) < kShown; ++at) take(at);
+    std::ranges::reverse(found);
+    const auto above = std::ssize(found);
+    for (int64_t at = low - 1; at >= 0 && std::ssize(found) < above + kShown; --at) take(at);
+    return found;
+  }
+
+ private:
+  // Nothing where the recipe cannot be applied to it, or it reads other samples.
+  const std::optional<Known>& plan(int64_t at) {
+    auto [found, is_new] = planned_.try_emplace(at);
+    if (!is_new) return found->second;
+    const recipe::HubModel& named = *by_size_[static_cast<size_t>(at)];
+    try {
+      const auto model = models::named_model(named);
+      if (model->reads().image_size != p_.checkpoint.model->reads().image_size ||
+          model->reads().source != p_.checkpoint.model->reads().source)
+        return found->second;
+      const auto twin = models::model_like(*model);
+      engine::choose_trained(*twin, p_.recipe);
+      const int64_t parameters = engine::count_parameters(*twin).total;
+      Candidate candidate = evaluate_neediest(*model, p_.recipe, p_.workload(), p_.device);
+      const int64_t lacking =
+          missing(candidate, p_.device).sum() + beyond_assumed_host(candidate, p_.device);
+      found->second = Known{named.id(), parameters, std::move(candidate), lacking};
+    } catch (const UserError&) {
+    }
+    return found->second;
+  }
+
+  const Planned& p_;
+  std::vector<const recipe::HubModel*> by_size_;
+  std::map<int64_t, std::optional<Known>> planned_;
+};
+
+std::string known_text(const std::vector<Known>& known, const DeviceProfile& device) {
+  report::Table table({{"model", report::Align::Left},
+                       {"parameters"},
+                       {"peak"},
+                       {"tokens/s"},
+                       {"", report::Align::Left}});
+  for (const Known& each : known)
+    table.add_row(
+        {each.id, with_commas(each.parameters),
+         format_bytes(bytes_on_device(each.candidate.prediction, device.kind)),
+         with_commas(static_cast<long long>(each.candidate.cost.tokens_per_second())),
+         each.lacking == 0 ? "fits" : fmt::format("lacks {}", format_bytes(each.lacking))});
+  return table.render();
+}
+
 std::vector<std::string> cells_of(const Sized& s, const DeviceProfile& device) {
   return {std::to_string(s.shape.heads),
           std::to_string(s.width),
@@ -199,8 +288,8 @@ std::vector<std::string> cells_of(const Sized& s, const DeviceProfile& device) {
 const std::vector<report::Table::Column> kShapeColumns = {{"heads"},      {"width"}, {"layers"},
                                                           {"parameters"}, {"peak"},  {"tokens/s"}};
 
-std::string largest_text(const Planned& p, const std::vector<Sized>& found,
-                         const std::vector<OnDevices>& devices) {
+std::string largest_text(const Planned& p, const std::vector<Known>& known,
+                         const std::vector<Sized>& found, const std::vector<OnDevices>& devices) {
   report::Table shapes(kShapeColumns);
   for (const Sized& each : found) shapes.add_row(cells_of(each, p.device));
   std::vector<report::Table::Column> columns = {{"devices"}, {"mesh", report::Align::Left}};
@@ -213,11 +302,15 @@ std::string largest_text(const Planned& p, const std::vector<Sized>& found,
   }
   const Sized& largest = *largest_of(found);
   return fmt::format(
+      "{}"
       "Largest  model like this one on {}, of which a run can use {}{}\n"
       "         {} layers of {} heads, width {}: {} parameters\n\n"
       "The most layers for each width\n\n{}\n"
       "On more devices, with as many samples for each; memory is each device's\n\n{}\n"
       "Tokens a second are an estimate. --json prints the configs.\n",
+      known.empty() ? ""
+                    : fmt::format("Models by name on {}, in this recipe\n\n{}\n", p.device.name,
+                                  known_text(known, p.device)),
       p.device.name, format_bytes(p.device.usable_bytes()),
       p.device.assumed_host_bytes > 0 && largest.candidate.prediction.peak_host > 0
           ? fmt::format("; {} of host memory assumed, see --host_memory",
@@ -237,19 +330,23 @@ json json_of(const Sized& s, const DeviceProfile& device) {
           {"config", s.config}};
 }
 
-json largest_json(const Planned& p, const std::vector<Sized>& found,
-                  const std::vector<OnDevices>& devices) {
-  json shapes = json::array(), more = json::array();
+json largest_json(const Planned& p, const std::vector<Known>& known,
+                  const std::vector<Sized>& found, const std::vector<OnDevices>& devices) {
+  json names = json::array(), shapes = json::array(), more = json::array();
+  for (const Known& each : known)
+    names.push_back({{"id", each.id},
+                     {"parameters", each.parameters},
+                     {"peak", bytes_on_device(each.candidate.prediction, p.device.kind)},
+                     {"tokens_per_second", each.candidate.cost.tokens_per_second()},
+                     {"lacking", each.lacking}});
   for (const Sized& each : found) shapes.push_back(json_of(each, p.device));
   for (const OnDevices& row : devices)
     more.push_back({{"devices", row.devices},
                     {"mesh", row.mesh},
                     {"largest", row.largest ? json_of(*row.largest, p.device) : json()}});
-  return {{"device", p.device.name},
-          {"usable", p.device.usable_bytes()},
-          {"largest", json_of(*largest_of(found), p.device)},
-          {"by_width", shapes},
-          {"by_devices", more}};
+  return {{"device", p.device.name}, {"usable", p.device.usable_bytes()},
+          {"by_name", names},        {"largest", json_of(*largest_of(found), p.device)},
+          {"by_width", shapes},      {"by_devices", more}};
 }
 
 }  // namespace
@@ -284,10 +381,10 @@ void plan_largest(const Planned& p, bool as_json) {
     throw OutOfMemory(
         fmt::format("no model of this kind fits into {}, however small", p.device.name));
   const std::vector<OnDevices> devices = on_more_devices(p);
-  std::fputs(
-      (as_json ? largest_json(p, found, devices).dump(2) + "\n" : largest_text(p, found, devices))
-          .c_str(),
-      stdout);
+  const std::vector<Known> known = KnownModels(p).near_the_limit();
+  print_plan(as_json ? largest_json(p, known, found, devices).dump(2) + "\n"
+                     : largest_text(p, known, found, devices),
+             as_json);
 }
 
 }  // namespace snug::plan

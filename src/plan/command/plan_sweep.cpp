@@ -157,7 +157,7 @@ void plan_sweep(const recipe::PlanOptions& options, const std::vector<std::strin
   if (std::ranges::none_of(sweep.cells, [](const SweepCell& c) { return c.refused.empty(); }))
     throw UserError("{}", sweep.cells.front().refused);
   const std::string text = options.json ? sweep_json(sweep).dump(2) + "\n" : sweep_text(sweep);
-  std::fputs(text.c_str(), stdout);
+  print_plan(text, options.json);
   if (!options.html.empty()) {
     write_file_atomically(options.html, sweep_html(sweep));
     if (!options.json) std::printf("\nThe page is %s\n", options.html.c_str());

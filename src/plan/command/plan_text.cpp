@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <utility>
 
 #include "base/bytes.h"
@@ -12,9 +13,11 @@
 #include "engine/adapters/trained_parts.h"
 #include "engine/run_length.h"
 #include "engine/strategy.h"
+#include "models/language_part.h"
 #include "plan/command/planned.h"
 #include "plan/out_of_memory.h"
 #include "plan/suggest.h"
+#include "recipe/hub_models.h"
 #include "recipe/tables/techniques.h"
 #include "report/close.h"
 #include "report/tables.h"
@@ -210,9 +213,10 @@ report::Table fit_table(const Planned& p) {
   const bool any_close = any([&](const auto& c) { return is_close(p, c); });
   std::vector<report::Table::Column> columns{{on_gpu ? "reserved" : "peak"}};
   if (any_close) columns.push_back({"", report::Align::Left});
-  columns.push_back({"host"});
-  if (any_disk) columns.push_back({"disk"});
-  columns.insert(columns.end(), {{"s/step"}, {"tokens/s"}});
+  columns.push_back({"host", report::Align::Right, /*spare=*/true});
+  if (any_disk) columns.push_back({"disk", report::Align::Right, /*spare=*/true});
+  columns.push_back({"s/step"});
+  columns.push_back({"tokens/s", report::Align::Right, /*spare=*/true});
   if (many) columns.push_back({"mesh", report::Align::Left});
   columns.push_back({"options", report::Align::Left});
   report::Table table(columns);
@@ -282,6 +286,11 @@ std::string fit_text(const Planned& p) {
   return fit_head(p) + "\n\n" + fit_table(p).render() + fit_tail(p);
 }
 
+std::string model_name(const Planned& p) {
+  if (!p.hub_id.empty()) return p.hub_id;
+  return p.recipe.model.config.empty() ? p.recipe.checkpoint_dir : p.recipe.model.config;
+}
+
 std::string suggestions(const Planned& p) {
   const auto found = suggest(*p.checkpoint.model, p.recipe, p.workload(), p.device);
   return found.empty() || !found.front().fits
@@ -300,10 +309,18 @@ std::vector<std::string> plan_lines(const Planned& p) {
   const auto held = has_frozen ? engine::frozen_type(p.recipe) : std::nullopt;
   std::string frozen = p.recipe.quantize;
   if (frozen.empty() && held) frozen = *held == at::kHalf ? "float16" : "bfloat16";
-  lines.add("Model    {}: {}, {}{}, {}",
-            p.recipe.model.config.empty() ? p.recipe.checkpoint_dir : p.recipe.model.config,
-            parameters(p), p.recipe.precision,
+  lines.add("Model    {}: {}, {}{}, {}", model_name(p), parameters(p), p.recipe.precision,
             frozen.empty() ? "" : ", frozen weights in " + frozen, p.recipe.optimizer.name);
+  if (!p.hub_id.empty())
+    lines.add(
+        "         its shape is from snug's table of models{}; to train it: snug download {}",
+        models::has_language_part(nlohmann::json::parse(recipe::find_hub_model(p.hub_id)->config))
+            ? ", its language model alone (--text_only)"
+            : "",
+        p.hub_id);
+  if (p.fetched)
+    lines.add("         its config and tokenizer were fetched to {}, without the weights",
+              p.recipe.checkpoint_dir);
   const int64_t micro_batches =
       engine::micro_batches_of_step(p.recipe, engine::named_strategy(p.recipe).mesh);
   lines.add(
@@ -343,14 +360,17 @@ std::vector<std::string> plan_lines(const Planned& p) {
 }
 
 std::string plan_text(const Planned& p, const std::vector<std::string>& lines) {
+  constexpr int kWidest = 80, kNarrowest = 40;
+  const auto terminal = static_cast<int>(report::shown_columns());
+  const int width = terminal == 0 ? kWidest : std::clamp(terminal, kNarrowest, kWidest);
   std::vector<int64_t> course;
   for (const Moment& moment : p.prediction().timeline) course.push_back(moment.allocated);
   const Moment& peak = *std::ranges::max_element(p.prediction().timeline, {}, &Moment::allocated);
   std::string text = fmt::format(
       "{}\n\nMemory over one step, from nothing to {}\n  {}\n\nAt the peak ({}, {})\n\n{}{}",
       fmt::join(lines, "\n"), format_bytes(p.prediction().peak_allocated),
-      report::sparkline(course, 76), peak.unit, memory::name(peak.phase),
-      report::memory_bars(named(p.prediction().by_category)), devices_text(p));
+      report::sparkline(course, width - 4), peak.unit, memory::name(peak.phase),
+      report::memory_bars(named(p.prediction().by_category), {.width = width}), devices_text(p));
   if (p.counted) text += "\n" + operations_text(*p.counted);
   if (p.like) text += "\n" + p.like->text();
   if (p.fit) text += "\n" + fit_text(p);
@@ -358,9 +378,13 @@ std::string plan_text(const Planned& p, const std::vector<std::string>& lines) {
   return text;
 }
 
+void print_plan(const std::string& text, bool as_json) {
+  ShownPlans::hide();
+  std::fputs(report::folded(text, as_json ? 0 : report::shown_columns()).c_str(), stdout);
+}
+
 report::PlanPage plan_page(const Planned& p, const std::vector<std::string>& lines) {
-  report::PlanPage page{.title = "Plan: " + (p.recipe.model.config.empty() ? p.recipe.checkpoint_dir
-                                                                           : p.recipe.model.config),
+  report::PlanPage page{.title = "Plan: " + model_name(p),
                         .lines = lines,
                         .categories = {},
                         .moments = {},

@@ -31,6 +31,8 @@ struct Planned {
   recipe::Recipe recipe;
   DeviceProfile device = {};
   models::Checkpoint checkpoint = {};
+  std::string hub_id = {};  // the model's id, if its shape is from the table of models
+  bool fetched = false;     // its config and tokenizer were, from the hub
   data::SampleStore samples = {}, validation = {};
   data::Reading reading = {};
   int64_t longest = 0;                 // tokens of the longest sample, validation's too
@@ -54,7 +56,7 @@ struct Planned {
             .validation = &validation};
   }
   const Prediction& prediction() const { return wanted.prediction; }
-  // Of this run's steps, by the cost model; 0: no data say how many there are.
+  // Seconds of this run's steps, by the cost model; 0: no data say how many there are.
   double run_seconds() const {
     return from_data ? static_cast<double>(length.steps) * wanted.cost.seconds() : 0;
   }
@@ -73,6 +75,9 @@ void plan_recipe(Planned& p, const recipe::PlanOptions& options);
 std::vector<std::string> plan_lines(const Planned& planned);
 std::string plan_text(const Planned& planned, const std::vector<std::string>& lines);
 report::PlanPage plan_page(const Planned& planned, const std::vector<std::string>& lines);
+
+// On standard output; in a terminal lines are folded at its width, but for those of JSON.
+void print_plan(const std::string& text, bool as_json);
 
 nlohmann::json plan_json(const Planned& planned);
 std::map<std::string, int64_t> named(const memory::ByCategory& bytes);

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "recipe/hub_models.h"
 #include "recipe/numbers.h"
 #include "recipe/options/rows.h"
 #include "recipe/tables/optimizers.h"
@@ -57,10 +58,7 @@ bool is_data_file(const std::string& name) {
 }  // namespace
 
 void take_model(Draft& draft, const Found& found) {
-  const std::string& name = found.node.text;
-  const bool is_path = is_there(name) || name.starts_with('.') || name.starts_with('/') ||
-                       name.ends_with(".gguf") || std::ranges::count(name, '/') != 1;
-  draft.set("checkpoint_dir", is_path ? name : "checkpoints/" + name, found.key);
+  draft.set("checkpoint_dir", imported_model_folder(found.node.text), found.key);
 }
 
 void take_log_steps(Draft& draft, const Found& found) {

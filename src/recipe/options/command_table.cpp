@@ -47,11 +47,22 @@ const std::vector<CommandInfo>& command_table() {
        "estimate memory and time before training",
        "Takes a model or a recipe. Runs the real training step of the recipe on libtorch's meta "
        "device: allocates nothing and "
-       "reads no weights. Assumes samples of train.max_seq_length tokens, or those of the data if "
+       "reads no weights. A model that snug models lists needs no download; of any other id on "
+       "the Hugging Face hub, only the config and the tokenizer are fetched. Assumes samples of "
+       "train.max_seq_length tokens, or those of the data if "
        "data.json_path is given.",
        {"snug plan MODEL --device a100-80 --precision bf16-true",
+        "snug plan Qwen/Qwen3-8B --device rtx-4090 --lora_r 16",
         "snug plan --model.config recipes/models/open-llama-7b.json --device rtx-4090 --fit",
         "snug plan --config recipes/tiny-llama/full.yaml --device t4 --html plan.html"}},
+      {Command::Models,
+       {"models"},
+       "list the models that can be planned by name, and what each needs",
+       "For each model: its size, and the GPU memory for one sample of 2,048 tokens with QLoRA "
+       "(adapters beside weights in 4 bits), LoRA, and all weights trained. Names are the ids on "
+       "the Hugging Face hub, in lowercase and without the organization; plan takes both, and "
+       "the other commands find such a model where snug download put it.",
+       {"snug models", "snug models qwen3", "snug models --device rtx-4090"}},
       {Command::Import,
        {"import"},
        "turn a recipe of another program into one of snug",
@@ -243,6 +254,8 @@ std::vector<Row> rows_of(ParsedCommand& parsed) {
                  std::make_move_iterator(rows.end()));
       return own;
     }
+    case Command::Models:
+      return models_rows(parsed.models);
     case Command::Import:
       return import_rows(parsed.import_options);
     case Command::Generate:

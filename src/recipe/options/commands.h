@@ -19,6 +19,7 @@ enum class Command {
   FinetuneFull,
   FinetuneLora,  // also plain `finetune`
   Plan,
+  Models,
   Import,
   Generate,
   Caption,
@@ -68,6 +69,13 @@ struct PlanOptions {
   std::string html;  // HTML file to write
 };
 
+// models: the table of models by name.
+struct ModelsOptions {
+  std::string name;    // a part of their names; empty: all
+  std::string device;  // a profile's name or a YAML file; empty: none
+  bool json = false;
+};
+
 // import: a recipe of another program as a recipe of snug.
 struct ImportOptions {
   std::string recipe;  // the file
@@ -92,7 +100,8 @@ struct GenerateOptions {
   std::optional<std::string> prompt;  // empty = standard input
   std::string prompts;                // file of many; empty = one prompt
   std::vector<std::string> stop;      // texts that end an answer
-  std::string sys_prompt;             // prompt_style chat only; empty = the template's own
+  // Empty = the one that all rows of the training began with, else the template's own.
+  std::optional<std::string> sys_prompt;
   std::string prompt_style = "auto";  // as the model was trained, else chat, else plain
   int64_t max_new_tokens = 50;
   int64_t num_samples = 1;
@@ -228,7 +237,7 @@ struct LabOptions {
   std::string memory_budget;     // empty = the suite's (scaled), the device's
   std::vector<std::string> set;  // KEY=VALUE for every row; overrides the row's own
   bool as_published = false;     // follow the original in what changes numbers
-  bool answers = false;          // with report: an answer sheet too
+  bool worksheet = false;        // with report: a sheet to write on, too
   std::string out_dir;           // empty = out/lab/SUITE, with -plan or -scaled appended
   double row_timeout = 0;        // seconds; 0 = the suite's
   bool restart = false;          // run finished rows again

@@ -19,6 +19,7 @@ namespace snug::recipe {
 std::vector<Row> recipe_rows(Recipe& recipe);
 std::vector<Row> demo_rows(DemoOptions& options);
 std::vector<Row> plan_rows(PlanOptions& options);
+std::vector<Row> models_rows(ModelsOptions& options);
 std::vector<Row> import_rows(ImportOptions& options);
 std::vector<Row> generate_rows(GenerateOptions& options);
 std::vector<Row> caption_rows(CaptionOptions& options);

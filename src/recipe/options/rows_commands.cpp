@@ -1,6 +1,7 @@
 // The rows of demo, plan, bench, completion and help.
 // SPDX-License-Identifier: Apache-2.0
 #include "recipe/gpus.h"
+#include "recipe/hub_models.h"
 #include "recipe/options/command_table.h"
 #include "recipe/options/help.h"
 #include "recipe/options/names.h"
@@ -31,7 +32,8 @@ std::vector<Row> demo_rows(DemoOptions& o) {
            "the model to train: a Hugging Face or LitGPT directory, or a GGUF file; none: the one "
            "of --model",
        .kind = TextKind::File,
-       .positional = true},
+       .positional = true,
+       .normalise = model_folder},
       {.theme = kDemo,
        .key = "model",
        .slot = &o.model,
@@ -208,6 +210,23 @@ std::vector<Row> bench_rows(BenchOptions& o) {
        .kind = TextKind::Directory},
       {.theme = kBench, .key = "json", .slot = &o.json, .help = "print the figures as JSON"},
   };
+}
+
+std::vector<Row> models_rows(ModelsOptions& o) {
+  return {{.theme = kPlan,
+           .key = "name",
+           .slot = &o.name,
+           .help = "list only the models with this in their names, with all ids and the source of "
+                   "their sizes",
+           .positional = true},
+          {.theme = kPlan,
+           .key = "device",
+           .slot = &o.device,
+           .help = "also say how each model can be trained on this GPU; FILE: a device profile",
+           .choices = device_choices(),
+           .open = true,
+           .kind = TextKind::File},
+          {.theme = kPlan, .key = "json", .slot = &o.json, .help = "print the list as JSON"}};
 }
 
 std::vector<Row> completion_rows(CompletionOptions& o) {

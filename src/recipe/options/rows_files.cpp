@@ -1,5 +1,6 @@
 // The rows of the commands that read files and write others: import, convert, merge, download.
 // SPDX-License-Identifier: Apache-2.0
+#include "recipe/hub_models.h"
 #include "recipe/options/names.h"
 #include "recipe/options/rows.h"
 
@@ -16,7 +17,8 @@ Row base_row(std::string& slot) {
               "the adapter's base model: a Hugging Face or LitGPT directory, or a GGUF file; "
               "none: the model that the adapter names",
           .kind = TextKind::File,
-          .aliases = {"base"}};
+          .aliases = {"base"},
+          .normalise = model_folder};
 }
 
 }  // namespace
@@ -48,7 +50,8 @@ std::vector<Row> convert_rows(ConvertOptions& o) {
                "--gguf_type: a GGUF adapter for llama.cpp)",
        .kind = TextKind::File,
        .required = true,
-       .positional = true},
+       .positional = true,
+       .normalise = model_folder},
       {.theme = kFiles,
        .key = "destination",
        .slot = &o.destination,
@@ -148,8 +151,9 @@ std::vector<Row> download_rows(DownloadOptions& o) {
       {.theme = kFiles,
        .key = "repo_id",
        .slot = &o.repo_id,
-       .help = "the model's repository on the hub: ORG/NAME",
-       .positional = true},
+       .help = "the model's repository on the hub: ORG/NAME, or a name that snug models lists",
+       .positional = true,
+       .normalise = id_or_word},
       {.theme = kFiles,
        .key = "data",
        .slot = &o.data,

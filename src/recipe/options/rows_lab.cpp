@@ -98,11 +98,11 @@ std::vector<Row> lab_rows(LabOptions& o) {
        .slot = &o.restart,
        .help = "run every row again, even those that are done"},
       {.theme = kShown,
-       .key = "answers",
-       .slot = &o.answers,
-       .help =
-           "with report: write answers.md too, a sheet with what was measured, room for guesses, "
-           "and questions on the rows"},
+       .key = "worksheet",
+       .slot = &o.worksheet,
+       .help = "with report: write worksheet.md too, a sheet with what was measured or planned, "
+               "room for guesses, and questions on the rows",
+       .aliases = {"answers"}},
       {.theme = kShown,
        .key = "out_dir",
        .slot = &o.out_dir,

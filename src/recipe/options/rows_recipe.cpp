@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <iterator>
 
+#include "recipe/hub_models.h"
 #include "recipe/options/names.h"
 #include "recipe/options/rows.h"
 #include "recipe/tables/optimizers.h"
@@ -23,11 +24,13 @@ std::vector<Row> model_rows(Recipe& r) {
       {.theme = kModelTheme,
        .key = "checkpoint_dir",
        .slot = &r.checkpoint_dir,
-       .help = "the model to start from: a Hugging Face or LitGPT directory, or a GGUF file",
+       .help = "the model to start from: a Hugging Face or LitGPT directory, a GGUF file, or a "
+               "name such as Qwen/Qwen3-8B or qwen3-8b for checkpoints/Qwen/Qwen3-8B",
        .kind = TextKind::File,
        .aliases = {"model_name", "model"},
        .positional = true,
-       .common = true},
+       .common = true,
+       .normalise = model_folder},
       {.theme = kModelTheme,
        .key = "out_dir",
        .slot = &r.out_dir,
@@ -37,7 +40,8 @@ std::vector<Row> model_rows(Recipe& r) {
       {.theme = kModelTheme,
        .key = "model.config",
        .slot = &r.model.config,
-       .help = "a config.json: start from random weights of that shape instead of a checkpoint",
+       .help = "a config.json, or a name that snug models lists: start from random weights of "
+               "that shape instead of a checkpoint",
        .kind = TextKind::File,
        .common = true},
       {.theme = kModelTheme,
@@ -100,8 +104,9 @@ std::vector<Row> model_rows(Recipe& r) {
       {.theme = kModelTheme,
        .key = "log_memory",
        .slot = &r.log_memory,
-       .help = "memory by phase at steps 0, 1 and every 50th; step: of the first micro-batch, in a "
-               "table at the end; micro_batch: of every micro-batch, also as it is measured",
+       .help =
+           "memory by phase at steps 1, 2, 51, 101 and so on; step: of the first micro-batch, in a "
+           "table at the end; micro_batch: of every micro-batch, also as it is measured",
        .choices = choices_of<LogMemory>()},
       {.theme = kModelTheme,
        .key = "profile",

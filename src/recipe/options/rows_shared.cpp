@@ -5,6 +5,7 @@
 #include <iterator>
 #include <vector>
 
+#include "recipe/hub_models.h"
 #include "recipe/options/names.h"
 #include "recipe/options/rows.h"
 
@@ -244,7 +245,8 @@ std::vector<Row> show_data_rows(ShowDataOptions& o) {
        .kind = TextKind::File,
        .shown = "model",
        .aliases = {"model"},
-       .required = true},
+       .required = true,
+       .normalise = model_folder},
       {.theme = kShownData,
        .key = "num_samples",
        .slot = &o.num_samples,

@@ -4,6 +4,7 @@
 #include <array>
 #include <iterator>
 
+#include "recipe/hub_models.h"
 #include "recipe/options/names.h"
 #include "recipe/options/rows.h"
 
@@ -30,7 +31,8 @@ Row checkpoint_row(std::string& slot) {
               "directory, which names its base model",
           .kind = TextKind::File,
           .required = true,
-          .positional = true};
+          .positional = true,
+          .normalise = model_folder};
 }
 
 Row adapter_row(Slot slot, std::string_view help) {
@@ -186,7 +188,8 @@ std::vector<Row> generate_rows(GenerateOptions& o) {
       {.theme = kText,
        .key = "sys_prompt",
        .slot = &o.sys_prompt,
-       .help = "system message for the chat template; none: the template's own",
+       .help = "system message for the chat template; none: the one with which all rows of the "
+               "training began, else the template's own",
        .kind = TextKind::Verbatim},
       {.theme = kText,
        .key = "prompt_style",

@@ -19,11 +19,11 @@
 #include "data/prompts.h"
 #include "engine/host.h"
 #include "engine/language_model.h"
+#include "report/progress_line.h"
 #include "use/caption/caption_source.h"
 #include "use/caption/caption_writer.h"
 #include "use/caption/evaluate_captions.h"
 #include "use/generate/prompts.h"
-#include "use/progress_line.h"
 
 namespace snug::use {
 namespace {
@@ -207,7 +207,7 @@ class Run {
   data::PromptStyle style_;
   data::PictureProcessor processor_;
   CaptionWriter writer_;
-  ProgressLine progress_;
+  report::ProgressLine progress_;
   std::vector<WrittenCaption> captions_;               // for a data set, of all distinct pictures
   std::map<std::pair<size_t, size_t>, size_t> known_;  // indices in captions_, by content
   int64_t unreadable_ = 0;

@@ -11,9 +11,9 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "report/progress_line.h"
 #include "use/caption/caption.h"
 #include "use/generate/prompts.h"
-#include "use/progress_line.h"
 #include "use/scores/caption_words.h"
 
 namespace snug::use {
@@ -82,7 +82,7 @@ std::vector<WrittenCaption> caption_samples(TextGenerator& generator, const Capt
   Skipping readable;
   const std::vector<Picture> pictures = distinct_pictures(
       set.pictures, num_samples > 0 ? std::min(num_samples, count) : count, readable);
-  const ProgressLine progress("pictures", pictures.size(), true);
+  const report::ProgressLine progress("pictures", pictures.size(), true);
   std::vector<WrittenCaption> written;
   for (size_t begin = 0; begin < pictures.size(); begin += static_cast<size_t>(batch_size)) {
     const size_t end = std::min(pictures.size(), begin + static_cast<size_t>(batch_size));

@@ -176,12 +176,15 @@ void chat(const recipe::GenerateOptions& options) {
   const auto note = [&](const std::string& text) { print_note(text, is_interactive); };
   if (const std::string words = words_on_style(style, options, lm, adapter); !words.empty())
     note(words);
-  if (!style.is_chat() && !options.sys_prompt.empty())
+  const std::string system = system_message(options.sys_prompt, style, lm, adapter);
+  if (!style.is_chat() && !system.empty())
     warn("sys_prompt has no effect with prompt style {}", style.name());
+  if (!system.empty() && !options.sys_prompt)
+    note("System message, as in all rows of the training: " + system +
+         "\n/system TEXT gives another.");
   if (is_interactive) note("/exit ends the chat; /help lists the commands.");
-  Conversation conversation(
-      chat_model(lm, encoder, style, generator, options, is_interactive),
-      {.system = options.sys_prompt, .max_new_tokens = options.max_new_tokens}, note);
+  Conversation conversation(chat_model(lm, encoder, style, generator, options, is_interactive),
+                            {.system = system, .max_new_tokens = options.max_new_tokens}, note);
   std::optional<AnswerStop> all_along, while_answering;
   if (entries.can_edit()) all_along.emplace();
   while (const std::optional<std::string> entry = entries.next()) {

@@ -23,14 +23,14 @@ namespace snug::use {
 namespace {
 
 // `asked`: the user's prompt.
-std::string prompt_text(const recipe::GenerateOptions& options, const std::string& asked,
+std::string prompt_text(const std::string& system, const std::string& asked,
                         const data::PromptStyle& style) {
-  if (!style.is_chat() || options.sys_prompt.empty()) {
+  if (!style.is_chat() || system.empty()) {
     // As training formats chats for styles without turns.
-    const std::string before = options.sys_prompt.empty() ? "" : options.sys_prompt + "\n\n";
+    const std::string before = system.empty() ? "" : system + "\n\n";
     return style.prompt({.instruction = before + asked, .input = "", .output = "", .messages = {}});
   }
-  const std::vector<tokenizer::Message> turns{{"system", options.sys_prompt}, {"user", asked}};
+  const std::vector<tokenizer::Message> turns{{"system", system}, {"user", asked}};
   return style.render(turns, /*add_generation_prompt=*/true);
 }
 
@@ -139,8 +139,10 @@ void generate(const recipe::GenerateOptions& given) {
     const std::string asked = lm.model->reads().pictures_anywhere
                                   ? data::with_marks(*options.prompt, std::ssize(pictures))
                                   : *options.prompt;
-    return prompt_with_pictures(*lm.model, style.encoder_of_prompts(encoder),
-                                prompt_text(options, asked, style), pictures);
+    return prompt_with_pictures(
+        *lm.model, style.encoder_of_prompts(encoder),
+        prompt_text(system_message(options.sys_prompt, style, lm, adapter), asked, style),
+        pictures);
   };
   TextGenerator generator(*lm.executor, *lm.model, *lm.tokenizer, lm.precision.compute);
   for (const std::string& one : all) {

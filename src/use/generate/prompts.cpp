@@ -87,6 +87,13 @@ std::optional<data::PromptRecord> prompts_of_training(const engine::LanguageMode
   return data::read_prompt_record(lm.path);
 }
 
+std::string system_message(const std::optional<std::string>& given, const data::PromptStyle& style,
+                           const engine::LanguageModel& lm, const engine::LoadedAdapter* adapter) {
+  if (given || !style.is_chat()) return given.value_or("");
+  const auto record = prompts_of_training(lm, adapter);
+  return record ? record->system : "";
+}
+
 data::PromptStyle style_of_prompts(const std::string& chosen, const engine::LanguageModel& lm,
                                    const engine::LoadedAdapter* adapter,
                                    const data::TextEncoder& encoder) {

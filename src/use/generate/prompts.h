@@ -38,6 +38,10 @@ Prompt prompt_with_pictures(const models::Model& model, const data::TextEncoder&
 std::optional<data::PromptRecord> prompts_of_training(const engine::LanguageModel& lm,
                                                       const engine::LoadedAdapter* adapter);
 
+// `given`, or of a chat the system message with which all rows of the training began; empty: none.
+std::string system_message(const std::optional<std::string>& given, const data::PromptStyle& style,
+                           const engine::LanguageModel& lm, const engine::LoadedAdapter* adapter);
+
 // `chosen`, or for "auto" the style of training; if that is unknown, the model's chat template or,
 // if there is none, the plain prompt.
 data::PromptStyle style_of_prompts(const std::string& chosen, const engine::LanguageModel& lm,

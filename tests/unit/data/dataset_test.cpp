@@ -241,6 +241,9 @@ TEST(PromptRecord, IsReadAsItWasWritten) {
   write_prompt_record(folder.path(), {.style = "chat", .mask_prompt = true});
   EXPECT_EQ(read_prompt_record(folder.path())->style, "chat");
   EXPECT_EQ(read_prompt_record(folder.path())->mask_prompt, true);
+  EXPECT_EQ(read_prompt_record(folder.path())->system, "");
+  write_prompt_record(folder.path(), {.style = "chat", .system = "Be \"brief\"."});
+  EXPECT_EQ(read_prompt_record(folder.path())->system, "Be \"brief\".");
   folder.write("prompt_style.json", R"({"class_path": "litgpt.prompts.Alpaca"})");
   EXPECT_EQ(read_prompt_record(folder.path())->style, "alpaca") << "LitGPT's file";
   EXPECT_FALSE(read_prompt_record(folder.path())->mask_prompt);

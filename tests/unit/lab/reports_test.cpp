@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <set>
@@ -69,7 +70,7 @@ TEST(Verdicts, OutcomeAndFiguresAreMarkedApart) {
   const LabRun run = test::planned_sample();
   for (const RowView& view : views_of(run)) {
     if (view.row->id != "wide-b4") continue;
-    EXPECT_EQ(view.verdict_words, "same outcome");
+    EXPECT_EQ(view.verdict_words, "same outcome, memory");
     ASSERT_EQ(view.marks.size(), 2U);
     EXPECT_EQ(view.marks[0].words, "memory within 10 %");
     EXPECT_TRUE(view.marks[0].is_met);
@@ -81,6 +82,27 @@ TEST(Verdicts, OutcomeAndFiguresAreMarkedApart) {
   EXPECT_EQ(count(html, "data-sheet rates"), 1U);
   for (const char* word : {"same outcome", "fits where the original did not", "differs"})
     EXPECT_EQ(count(html, std::string("<dt>") + word + "</dt>"), 1U) << word;
+}
+
+// What no verdict is about is said apart, or a reader takes "as published" for it too.
+TEST(Verdicts, TimesThatAreOffAreNamedThoughNotJudged) {
+  const LabRun run = test::planned_sample();
+  for (const std::string& text : {report_html(run), report_markdown(run)}) {
+    const size_t at = text.find("Not judged: step times");
+    ASSERT_NE(at, text.npos);
+    EXPECT_NE(text.substr(at, text.find('\n', at) - at).find("wide-b4 −23.1 %"), text.npos);
+  }
+}
+
+// Beside figures, too: a row with a published time may have been published as out of memory.
+TEST(Verdicts, OutOfMemoryIsShownWhereItWasPublished) {
+  LabRun run = test::planned_sample();
+  test::row_of(run, "wide-b4").expected = Expected::OutOfMemory;
+  for (const RowView& view : views_of(run)) {
+    const std::string published = cell_text(view, Cell::Published);
+    EXPECT_EQ(published.starts_with("out of memory"), view.row->expected == Expected::OutOfMemory)
+        << view.row->id << ": " << published;
+  }
 }
 
 // Meeting a time that the plan was fitted on proves little; a measured one was never fitted.
@@ -154,7 +176,8 @@ TEST(ReportHtml, ALimitFarAboveIsSaidAndNotDrawn) {
       result.limit_bytes = limit;
       result.measured = Figures{.peak_allocated = mib * kMiB,
                                 .by_category = {{"parameters", mib * kMiB}},
-                                .step_seconds = 0.1};
+                                .step_seconds = 0.1,
+                                .tokens_per_second = 1000};
     }
     return report_html(run);
   };
@@ -274,7 +297,7 @@ TEST(ReportText, FitsItsWidthAndKeepsEveryRow) {
 }
 
 TEST(ReportMarkdown, EveryLineOfTheTableHasAsManyCells) {
-  for (const auto& write : {report_markdown, answer_sheet}) {
+  for (const auto& write : {report_markdown, worksheet}) {
     for (const LabRun& run :
          {test::planned_sample(), test::measured_sample(), test::hostile_sample()}) {
       std::set<size_t> bars;
@@ -286,25 +309,29 @@ TEST(ReportMarkdown, EveryLineOfTheTableHasAsManyCells) {
   }
 }
 
-TEST(AnswerSheet, HasWhatRanAndLeavesTheRestToBeFilledIn) {
-  const LabRun planned = test::planned_sample();
-  for (const std::string& line : lines_of(answer_sheet(planned)))
-    if (line.starts_with("| ") && line.find("---") == line.npos && !line.starts_with("| row")) {
-      EXPECT_TRUE(line.ends_with(" | | | | | |")) << line;
+TEST(Worksheet, HasWhatRanOrWasPlanned) {
+  for (const LabRun& run : {test::planned_sample(), test::measured_sample()}) {
+    const std::string sheet = worksheet(run);
+    for (const RowView& view : without_tries(views_of(run))) {
+      const size_t at = sheet.find("| " + markdown(view.row->id) + " |");
+      ASSERT_NE(at, sheet.npos) << view.row->id;
+      const std::string line = sheet.substr(at, sheet.find('\n', at) - at);
+      const bool has_run = view.outcome.kind != OutcomeView::Kind::None;
+      EXPECT_EQ(line.find(view.outcome.words) != line.npos, has_run) << line;
+      if (view.own == nullptr || view.result->outcome != Outcome::Ok) continue;
+      EXPECT_NE(line.find(memory_text(needed_bytes(*view.own))), line.npos) << line;
     }
-  const LabRun run = test::measured_sample();
-  const std::string sheet = answer_sheet(run);
-  for (const RowView& view : without_tries(views_of(run))) {
-    const size_t at = sheet.find("| " + markdown(view.row->id) + " |");
-    ASSERT_NE(at, sheet.npos) << view.row->id;
-    const std::string line = sheet.substr(at, sheet.find('\n', at) - at);
-    const bool has_run = view.outcome.kind != OutcomeView::Kind::None;
-    EXPECT_EQ(line.find(view.outcome.words) != line.npos, has_run) << line;
-    if (view.own == nullptr || view.result->outcome != Outcome::Ok) continue;
-    EXPECT_NE(line.find(memory_text(needed_bytes(*view.own))), line.npos) << line;
+    EXPECT_NE(sheet.find("\n1. "), sheet.npos) << sheet;
+    EXPECT_NE(sheet.find("\n     > \n"), sheet.npos) << "room for an answer";
   }
-  EXPECT_NE(sheet.find("\n1. "), sheet.npos) << sheet;
-  EXPECT_NE(sheet.find("\n   > \n"), sheet.npos) << "room for an answer";
+}
+
+TEST(Worksheet, AsksEachQuestionOnce) {
+  std::map<std::string, int> asked;
+  for (const std::string& line : lines_of(worksheet(test::planned_sample())))
+    if (line.ends_with("?")) ++asked[line.substr(line.find(". ") + 1)];
+  EXPECT_GE(asked.size(), 2U);
+  for (const auto& [question, times] : asked) EXPECT_EQ(times, 1) << question;
 }
 
 TEST(ReportCsv, IsReadByAnotherReader) {

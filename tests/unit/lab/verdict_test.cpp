@@ -196,6 +196,22 @@ TEST(Verdict, ComparisonsHoldOrSayBothFigures) {
     }
 }
 
+// Small models on a processor that others use as well.
+TEST(Verdict, ScaledRowsAreNotHeldToTimes) {
+  LabRun run;
+  run.mode = Mode::Scaled;
+  for (const char* id : {"a", "b"}) {
+    RowResult& result = add_row(run, id);
+    result.outcome = Outcome::Ok;
+    result.measured = of_peak(5, *id == 'a' ? 10 : 1);
+  }
+  for (const auto quantity : {Comparison::Quantity::Time, Comparison::Quantity::Memory}) {
+    run.rows[0].comparisons = {{quantity, Comparison::Relation::Less, "b"}};
+    EXPECT_EQ(judged(run).verdict,
+              quantity == Comparison::Quantity::Time ? Verdict::Unknown : Verdict::Differs);
+  }
+}
+
 TEST(Verdict, OneKindOfFigureIsNeverComparedWithAnother) {
   LabRun run;
   run.mode = Mode::Run;

@@ -439,6 +439,29 @@ TEST_F(FromConfig, WhereAConfigIsSilentTransformersDefaultsCount) {
   }
 }
 
+// The published EXAONE 4.0 writes the pattern in letters; transformers' page says what they mean.
+TEST_F(FromConfig, ExaonesWindowsAreInLetters) {
+  json config = config_of("exaone4");
+  config.erase("layer_types");
+  config["num_hidden_layers"] = 6;
+  config["sliding_window"] = 16;
+  config["sliding_window_pattern"] = "LLLG";
+  const char *l = "sliding_attention", *g = "full_attention";
+  EXPECT_EQ(make(config)->hugging_face_config()["layer_types"], json({l, l, l, g, l, g}));
+  config["sliding_window_pattern"] = "LLXG";
+  EXPECT_NE(refusal(config).find("letters are L and G"), std::string::npos) << refusal(config);
+}
+
+// StarCoder2's files say of norms and MLP what all of them are.
+TEST_F(FromConfig, StarCoder2SaysWhatAllOfThemAre) {
+  json config = config_of("starcoder2");
+  config["norm_type"] = "layer_norm";
+  config["mlp_type"] = "default";
+  EXPECT_NO_THROW(make(config));
+  config["norm_type"] = "rms_norm";
+  EXPECT_NE(refusal(config).find("does not know norm_type"), std::string::npos) << refusal(config);
+}
+
 // Its own names count, and are written; what only some of its models do is refused.
 TEST_F(FromConfig, GptNeoXHasNamesOfItsOwn) {
   json config = config_of("gpt-neox");

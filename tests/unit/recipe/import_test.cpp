@@ -523,10 +523,10 @@ use_peft: false
 "fp16": true, "warmup_steps": 0.1, "do_train": true, "save_strategy": "no",
 "gradient_checkpointing": true, "output_dir": "out", "label_smoothing_factor": 0.1})",
      "",
-     {"checkpoint_dir: gpt2", "json_path: text.jsonl", "max_seq_length: 1024", "full: true",
-      "precision: \"16-mixed\"", "lr_warmup_fraction: 0.1", "lr_schedule: linear",
-      "save_interval: null", "activation_checkpointing: all", "label_smoothing: 0.1", "epochs: 2",
-      "global_batch_size: 8", "betas: [0.9, 0.999]"}},
+     {"checkpoint_dir: checkpoints/openai-community/gpt2", "json_path: text.jsonl",
+      "max_seq_length: 1024", "full: true", "precision: \"16-mixed\"", "lr_warmup_fraction: 0.1",
+      "lr_schedule: linear", "save_interval: null", "activation_checkpointing: all",
+      "label_smoothing: 0.1", "epochs: 2", "global_batch_size: 8", "betas: [0.9, 0.999]"}},
 };
 INSTANTIATE_TEST_SUITE_P(Trl, ImportedRecipe, ::testing::ValuesIn(kTrl),
                          [](const auto& info) { return info.param.name; });

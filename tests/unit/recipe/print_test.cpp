@@ -89,7 +89,7 @@ class RandomRecipe {
   // Texts that a careless printer would write so that they read back as something else.
   std::string word() {
     static const std::vector<std::string> kWords = {
-        "a/b",       "null",        "~",          "true",
+        "a/b/c",     "null",        "~",          "true",
         "1e5",       "0x1F",        "a: b",       "# no comment",
         "- item",    "\"quoted\"",  "it's",       "tab\there",
         "new\nline", "back\\slash", "{x}",        "[y]",

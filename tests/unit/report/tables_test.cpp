@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <sstream>
+
 #include "base/bytes.h"
 #include "base/error.h"
 #include "report/text_width.h"
@@ -49,9 +51,9 @@ TEST(MemoryTable, ShowsTheFourPhases) {
   EXPECT_EQ(memory_table(phases),
             "Step  Phase (GiB)  Params  Grads  Optim  Acts  Work  Allocated  Peak  Reserved\n"
             "────  ───────────  ──────  ─────  ─────  ────  ────  ─────────  ────  ────────\n"
-            "   0  before_fwd     0.25   0.00   0.00  1.00  0.00       1.25  2.00      3.00\n"
+            "   1  before_fwd     0.25   0.00   0.00  1.00  0.00       1.25  2.00      3.00\n"
             "      after_fwd      0.25   0.00   0.00  1.00  0.00       1.25  2.00      3.00\n"
-            "  50  before_fwd     0.25   0.00   0.00  1.00  0.00       1.25  2.00      3.00\n");
+            "  51  before_fwd     0.25   0.00   0.00  1.00  0.00       1.25  2.00      3.00\n");
 }
 
 TEST(MemoryTable, RareColumnsOnlyWhereUsed) {
@@ -67,6 +69,31 @@ TEST(MemoryTable, SmallRunsCountInMiB) {
   p.parameters = p.allocated = p.peak = p.reserved = 3 * kMiB / 2;
   EXPECT_NE(memory_table(std::span(&p, 1)).find("Phase (MiB)"), std::string::npos);
   EXPECT_NE(memory_table(std::span(&p, 1)).find("1.50"), std::string::npos);
+}
+
+TEST(Table, IsNoWiderThanTheTerminal) {
+  Table table({{"reserved"},
+               {"host", Align::Right, /*spare=*/true},
+               {"s/step"},
+               {"tokens/s", Align::Right, /*spare=*/true},
+               {"options", Align::Left}});
+  const std::string options =
+      "--train.micro_batch_size 2 --activation_checkpointing all --optimizer_offload cpu";
+  table.add_row({"10.25 GiB", "20.50 GiB", "1.25", "12,345", options});
+  table.add_row({"9.25 GiB", "-", "2.50", "6,172", "(as the recipe is)"});
+  for (const size_t columns : {60U, 80U, 120U, 200U}) {
+    const std::string text = table.render(columns);
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);)
+      EXPECT_LE(display_width(line), columns) << text;
+    std::istringstream words(options);
+    for (std::string word; words >> word;)
+      EXPECT_NE(text.find(word), text.npos) << word << " is whole\n" << text;
+    for (const char* figure : {"10.25 GiB", "1.25"}) EXPECT_NE(text.find(figure), text.npos);
+  }
+  EXPECT_EQ(table.render(60).find("tokens/s"), std::string::npos) << "left out first";
+  EXPECT_NE(table.render(200).find("tokens/s"), std::string::npos);
+  EXPECT_NE(table.render(0).find(options), std::string::npos) << "in a file a row is a line";
 }
 
 TEST(MemoryBars, LargestFirstAndOneWidth) {

@@ -120,13 +120,13 @@ TEST_F(Chat, FullPositionsCannotGoOn) {
 
 TEST_F(Chat, AnUnknownCommandDoesNotReachTheModel) {
   Conversation chat = make({});
-  chat.take("/quit");
-  EXPECT_TRUE(mentions(take_notes(), "/quit is not a command. Commands: /help, /more"));
+  chat.take("/bye");
+  EXPECT_TRUE(mentions(take_notes(), "/bye is not a command. Commands: /help, /more"));
   EXPECT_EQ(asked_, "");
   chat.take("/etc/fstab: what is it?");
   EXPECT_EQ(asked_, "user: /etc/fstab: what is it?\n");
-  chat.take(" /quit");
-  EXPECT_TRUE(mentions(asked_, "user:  /quit\n"));
+  chat.take(" /bye");
+  EXPECT_TRUE(mentions(asked_, "user:  /bye\n"));
 }
 
 TEST_F(Chat, AQuestionThatFailsIsForgotten) {

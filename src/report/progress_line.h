@@ -7,11 +7,11 @@
 #include <cstddef>
 #include <string>
 
-namespace snug::use {
+namespace snug::report {
 
 class ProgressLine {
  public:
-  // `what`: "pictures", for example.
+  // `what`: "pictures", for example. `total` 0: not known, and shown from the second second on.
   ProgressLine(std::string what, size_t total, bool wanted);
   ~ProgressLine();
   ProgressLine(const ProgressLine&) = delete;
@@ -28,4 +28,4 @@ class ProgressLine {
   std::chrono::steady_clock::time_point start_;
 };
 
-}  // namespace snug::use
+}  // namespace snug::report

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "use/progress_line.h"
+#include "report/progress_line.h"
 
 #include <unistd.h>
 
@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <utility>
 
-namespace snug::use {
+namespace snug::report {
 
 ProgressLine::ProgressLine(std::string what, size_t total, bool wanted)
     : what_(std::move(what)),
@@ -25,6 +25,11 @@ double ProgressLine::seconds() const {
 void ProgressLine::show(size_t done) const {
   if (!shown_ || done == 0) return;
   const double rate = static_cast<double>(done) / seconds();
+  if (total_ == 0) {
+    if (seconds() > 1)
+      std::fprintf(stderr, "\r\033[K%zu %s  %.1f/s  %.0f s", done, what_.c_str(), rate, seconds());
+    return;
+  }
   std::fprintf(stderr, "\r\033[K%zu of %zu %s  %.1f/s  %.0f s left", done, total_, what_.c_str(),
                rate, static_cast<double>(total_ - done) / rate);
 }
@@ -33,4 +38,4 @@ void ProgressLine::clear() const {
   if (shown_) std::fputs("\r\033[K", stderr);
 }
 
-}  // namespace snug::use
+}  // namespace snug::report
