@@ -277,14 +277,13 @@ Split read_split(const DatasetOptions& options, const NamedSet* set,
 
 // Empty where rows are no chats, or begin in different ways.
 std::string shared_system(std::span<const Row> rows) {
-  std::string shared;
-  for (const Row& row : rows) {
-    if (row.messages.empty() || row.messages.front().role != "system") return "";
-    const std::string& system = row.messages.front().content;
-    if (shared.empty()) shared = system;
-    if (system != shared) return "";
-  }
-  return shared;
+  const auto begins_as = [&](const Row& row) {
+    return !row.messages.empty() && row.messages.front().role == "system" &&
+           row.messages.front().content == rows.front().messages.front().content;
+  };
+  const bool all =
+      !rows.empty() && !rows.front().messages.empty() && std::ranges::all_of(rows, begins_as);
+  return all ? rows.front().messages.front().content : "";
 }
 
 using NoneReadable = PictureBatchSource::NoneReadable;

@@ -314,25 +314,30 @@ int64_t Model::num_parameters() {
   return total;
 }
 
+namespace {
+
+std::unique_ptr<Model> model_of(const nlohmann::json& config, const std::string& where, Part part) {
+  if (part == Part::Whole) return make_model(config, where);
+  check_language_part(config, where);
+  return make_model(language_config(config, where), where + ": text_config");
+}
+
+}  // namespace
+
 std::unique_ptr<Model> model_from_config(const fs::path& config_json, Part part) {
   const fs::path file = shipped_file(config_json);
   const std::string where = config_json.string();
   const recipe::HubModel* named =
-      fs::exists(file) ? nullptr : recipe::find_hub_model(recipe::hub_id_of(where));
-  const nlohmann::json config =
-      named != nullptr ? nlohmann::json::parse(named->config) : read_json(file);
-  if (part == Part::Language) {
-    check_language_part(config, where);
-    return make_model(language_config(config, where), where + ": text_config");
-  }
-  auto model = make_model(config, where);
-  if (named == nullptr) read_preprocessor(*model, file.parent_path());
+      fs::is_regular_file(file) ? nullptr : recipe::find_hub_model(recipe::hub_id_of(where));
+  if (named != nullptr) return model_of(nlohmann::json::parse(named->config), where, part);
+  auto model = model_of(read_json(file), where, part);
+  if (part == Part::Whole) read_preprocessor(*model, file.parent_path());
   return model;
 }
 
 std::unique_ptr<Model> named_model(const recipe::HubModel& named) {
-  const bool is_text_alone = has_language_part(nlohmann::json::parse(named.config));
-  return model_from_config(named.id(), is_text_alone ? Part::Language : Part::Whole);
+  const nlohmann::json config = nlohmann::json::parse(named.config);
+  return model_of(config, named.id(), has_language_part(config) ? Part::Language : Part::Whole);
 }
 
 std::string download_command(const fs::path& checkpoint) {

@@ -180,10 +180,21 @@ TEST(PlanByName, NeedsNoDownload) {
         plan_in(folder, kNoHub,
                 std::string("plan ") + name + " --device rtx-4090 --quantize bnb.nf4 --lora_r 8");
     EXPECT_EQ(result.exit_code, 0) << result.output;
-    for (const char* part : {"Model    Qwen/Qwen3-8B: 8,", "snug download Qwen/Qwen3-8B"})
+    const std::string asked = name[0] == 's' ? name : "Qwen/Qwen3-8B";
+    for (const std::string& part :
+         {"Model    " + asked + ": 8,", "to train it: snug download " + asked})
       EXPECT_NE(result.output.find(part), std::string::npos) << part << "\n" << result.output;
   }
   EXPECT_TRUE(fs::is_empty(folder.path())) << "nothing is left behind";
+  // A folder of that name among other things is no config.
+  fs::create_directories(folder / "Qwen/Qwen3-8B");
+  EXPECT_EQ(plan_in(folder, kNoHub, "plan qwen3-8b --device h100-80 --lora_r 8").exit_code, 0);
+  const Result whole = plan_in(folder, kNoHub, "plan qwen3-4b --device h100-80 --text_only true");
+  EXPECT_EQ(whole.exit_code, 2) << whole.output;
+  const Result gemma = plan_in(folder, kNoHub, "plan gemma-3-4b-it --device h100-80 --lora_r 8");
+  EXPECT_NE(gemma.output.find("snug convert checkpoints/google/gemma-3-4b-it NEW --text_only"),
+            std::string::npos)
+      << gemma.output;
 }
 
 TEST(PlanByName, FetchesTheConfigAlone) {

@@ -18,7 +18,8 @@ inline std::string hub_name(const std::filesystem::path& checkpoint) {
   if (organization.parent_path().filename() == "checkpoints")
     return (organization.filename() / checkpoint.filename()).string();
   const bool is_bare = !organization.empty() && !organization.has_parent_path() &&
-                       organization.native().front() != '.' && organization != "checkpoints";
+                       organization.native().front() != '.' && organization != "checkpoints" &&
+                       organization != "out";
   return is_bare && !is_file && !std::filesystem::exists(organization, error) ? checkpoint.string()
                                                                               : "";
 }

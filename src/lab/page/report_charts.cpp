@@ -195,9 +195,7 @@ std::string memory_against_time(const LabRun& run, const std::vector<RowView>& v
   const std::map<std::string, size_t> models = colours_of_models(shown);
   const std::vector<std::string> names = short_names(shown);
   report::ScatterChart chart;
-  chart.name =
-      "Peak memory against the time for 1,000 tokens, one point per row; the table has the same "
-      "figures";
+  chart.name = "Peak memory against the time for 1,000 tokens, one point per row";
   chart.x_label = in_milliseconds ? "milliseconds for 1,000 tokens" : "seconds for 1,000 tokens";
   chart.y_label =
       fmt::format("peak memory{}, {}", has_reserved(shown) ? " reserved" : "", unit.name);

@@ -332,7 +332,9 @@ std::vector<std::pair<std::string, std::string>> verdict_meanings(const LabRun& 
   return {
       {"same outcome",
        "it fits if it was published to fit, and is out of memory if it was published so."},
-      {"same memory", "every published figure of memory is met within a tenth."},
+      {"same outcome, memory; same memory",
+       "every published figure of memory is met within a tenth as well, or alone."},
+      {"same relations", "memory or time relates to other rows as the suite states."},
       {name(Verdict::BeyondIt),
        "published as out of memory, and out of memory by the count of the other program too; snug "
        "fits."},

@@ -170,14 +170,16 @@ void list_models(const recipe::ModelsOptions& options) {
     print_plan(list_json(models, device).dump(2) + "\n", true);
     return;
   }
+  size_t ids = 0;
+  for (const HubModel* model : models) ids += model->ids.size();
   const std::string few = options.name.empty() ? "" : details_text(models);
   print_plan(
       fmt::format(
-          "{} models by name; GiB of GPU memory for one sample of {} tokens\n\n{}{}\n"
+          "{} models by name, of {} shapes; GiB of GPU memory for one sample of {} tokens\n\n{}{}\n"
           "snug plan NAME plans one without a download; snug models NAME shows its ids on the "
           "hub.\n"
           "Of any other id there, snug plan ORG/NAME fetches the config and the tokenizer.\n",
-          models.size(), with_commas(std::stoll(kTokens)), list_text(models, device), few),
+          ids, models.size(), with_commas(std::stoll(kTokens)), list_text(models, device), few),
       false);
 }
 

@@ -68,11 +68,13 @@ const std::vector<std::string> kSmallFiles = {"config.json",
                                               "spiece.model"};
 
 // Returns why they could not be fetched; empty: they are there now.
-std::string fetch_small_files(const std::string& id, const fs::path& folder) {
+std::string fetch_small_files(const std::string& id, const fs::path& folder,
+                              const std::string& token) {
   hub::ProgressLine line;
   try {
     hub::download({.repo_id = id,
                    .directory = folder,
+                   .token = token,
                    .patterns = kSmallFiles,
                    .stall_seconds = 10,
                    .max_retries = 1},
@@ -118,10 +120,12 @@ void open_checkpoint(Planned& p, models::Part part) {
     if (!alike.empty() && !reads_rows(p.recipe)) {
       p.hub_id = alike;
     } else {
-      if (!id.empty()) checkpoint = p.recipe.checkpoint_dir = "checkpoints/" + id;
-      const std::string why = id.empty() ? "" : fetch_small_files(id, checkpoint);
-      if (!hub::is_absent(checkpoint)) {
-        p.fetched = true;
+      if (id == checkpoint.string()) checkpoint = p.recipe.checkpoint_dir = "checkpoints/" + id;
+      const std::string why =
+          id.empty() ? "" : fetch_small_files(id, checkpoint, p.recipe.access_token);
+      if (fs::exists(checkpoint / "config.json")) {
+        p.fetched = why.empty();
+        if (!why.empty()) warn("not all of {} could be fetched: {}", id, why);
         return open_checkpoint(p, part);
       }
       if (alike.empty()) fail_for_absent(checkpoint, why);
@@ -129,7 +133,10 @@ void open_checkpoint(Planned& p, models::Part part) {
       warn("the rows are not read: their tokens are not known without the model's tokenizer ({})",
            why);
     }
-    p.checkpoint.model = models::named_model(*recipe::find_hub_model(p.hub_id));
+    p.asked_id = id.empty() ? p.hub_id : id;
+    p.checkpoint.model = part == models::Part::Language
+                             ? models::model_from_config(p.hub_id, part)
+                             : models::named_model(*recipe::find_hub_model(p.hub_id));
     return;
   }
   if (models::is_shape_alone(checkpoint))

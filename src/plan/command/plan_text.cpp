@@ -287,7 +287,7 @@ std::string fit_text(const Planned& p) {
 }
 
 std::string model_name(const Planned& p) {
-  if (!p.hub_id.empty()) return p.hub_id;
+  if (!p.hub_id.empty()) return p.asked_id;
   return p.recipe.model.config.empty() ? p.recipe.checkpoint_dir : p.recipe.model.config;
 }
 
@@ -311,13 +311,19 @@ std::vector<std::string> plan_lines(const Planned& p) {
   if (frozen.empty() && held) frozen = *held == at::kHalf ? "float16" : "bfloat16";
   lines.add("Model    {}: {}, {}{}, {}", model_name(p), parameters(p), p.recipe.precision,
             frozen.empty() ? "" : ", frozen weights in " + frozen, p.recipe.optimizer.name);
-  if (!p.hub_id.empty())
-    lines.add(
-        "         its shape is from snug's table of models{}; to train it: snug download {}",
-        models::has_language_part(nlohmann::json::parse(recipe::find_hub_model(p.hub_id)->config))
-            ? ", its language model alone (--text_only)"
-            : "",
-        p.hub_id);
+  if (!p.hub_id.empty()) {
+    const recipe::HubModel& named = *recipe::find_hub_model(p.hub_id);
+    const bool is_copy = recipe::hub_id_of(p.asked_id).empty();
+    const bool is_text = models::has_language_part(nlohmann::json::parse(named.config));
+    lines.add("         its shape is {}; to train it: snug download {}{}",
+              is_copy ? fmt::format("taken from {}, a model of its name", p.hub_id)
+                      : "from snug's table of models",
+              p.asked_id,
+              is_text ? fmt::format(", and snug convert checkpoints/{} NEW --text_only, since "
+                                    "its language model trains alone",
+                                    p.asked_id)
+                      : "");
+  }
   if (p.fetched)
     lines.add("         its config and tokenizer were fetched to {}, without the weights",
               p.recipe.checkpoint_dir);

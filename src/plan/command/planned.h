@@ -31,8 +31,9 @@ struct Planned {
   recipe::Recipe recipe;
   DeviceProfile device = {};
   models::Checkpoint checkpoint = {};
-  std::string hub_id = {};  // the model's id, if its shape is from the table of models
-  bool fetched = false;     // its config and tokenizer were, from the hub
+  std::string hub_id = {};    // the model's id, if its shape is from the table of models
+  std::string asked_id = {};  // as it was asked for, perhaps a copy of that one by its name
+  bool fetched = false;       // its config and tokenizer were, from the hub
   data::SampleStore samples = {}, validation = {};
   data::Reading reading = {};
   int64_t longest = 0;                 // tokens of the longest sample, validation's too
