@@ -58,11 +58,26 @@ bool is_number(const json& config, const char* key) {
   return config.contains(key) && config[key].is_number_integer();
 }
 
-struct Sized {
-  ModelShape shape;
-  int64_t width = 0, parameters = 0;
-  json config;
+// A model in a recipe of the plan's workload and device. Throws UserError where the recipe cannot
+// be applied to it.
+struct InRecipe {
+  int64_t parameters = 0;  // the adapters' too
   Candidate candidate;
+  int64_t lacking = 0;  // bytes, beyond assumed host memory too; 0: it fits
+};
+InRecipe plan_in(const recipe::Recipe& recipe, const models::Model& model, const Planned& p) {
+  const auto twin = models::model_like(model);
+  engine::choose_trained(*twin, recipe);
+  Candidate candidate = evaluate_neediest(model, recipe, p.workload(), p.device);
+  const int64_t lacking =
+      missing(candidate, p.device).sum() + beyond_assumed_host(candidate, p.device);
+  return {engine::count_parameters(*twin).total, std::move(candidate), lacking};
+}
+
+struct Sized : InRecipe {
+  ModelShape shape;
+  int64_t width = 0;
+  json config;
 };
 
 // Models of one kind in one recipe.
@@ -130,8 +145,7 @@ class Search {
 
   bool fits(const ModelShape& shape) {
     const std::optional<Sized>& sized = plan(shape);
-    return sized && plan::fits(sized->candidate, p_.device) &&
-           beyond_assumed_host(sized->candidate, p_.device) == 0;
+    return sized && sized->lacking == 0;
   }
 
   // Nothing where such a model cannot be made, or the recipe not be applied to it.
@@ -141,14 +155,7 @@ class Search {
     try {
       const json config = resized_config(config_, shape);
       const auto model = models::model_like(*p_.checkpoint.model, config);
-      const auto twin = models::model_like(*model);
-      engine::choose_trained(*twin, recipe_);
-      found->second =
-          Sized{.shape = shape,
-                .width = config[keys_.width],
-                .parameters = engine::count_parameters(*twin).total,
-                .config = config,
-                .candidate = evaluate_neediest(*model, recipe_, p_.workload(), p_.device)};
+      found->second = Sized{plan_in(recipe_, *model, p_), shape, config[keys_.width], config};
     } catch (const UserError&) {
     }
     return found->second;
@@ -190,11 +197,8 @@ std::vector<OnDevices> on_more_devices(const Planned& p) {
 }
 
 // A model that people know, planned in this recipe.
-struct Known {
+struct Known : InRecipe {
   std::string id;
-  int64_t parameters = 0;
-  Candidate candidate;
-  int64_t lacking = 0;  // bytes; 0: it fits
 };
 
 // Those of the table near the limit, the largest first: the last few that fit and the first few
@@ -244,13 +248,7 @@ class KnownModels {
       if (model->reads().image_size != p_.checkpoint.model->reads().image_size ||
           model->reads().source != p_.checkpoint.model->reads().source)
         return found->second;
-      const auto twin = models::model_like(*model);
-      engine::choose_trained(*twin, p_.recipe);
-      const int64_t parameters = engine::count_parameters(*twin).total;
-      Candidate candidate = evaluate_neediest(*model, p_.recipe, p_.workload(), p_.device);
-      const int64_t lacking =
-          missing(candidate, p_.device).sum() + beyond_assumed_host(candidate, p_.device);
-      found->second = Known{named.id(), parameters, std::move(candidate), lacking};
+      found->second = Known{plan_in(p_.recipe, *model, p_), named.id()};
     } catch (const UserError&) {
     }
     return found->second;
