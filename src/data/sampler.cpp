@@ -235,7 +235,7 @@ std::filesystem::path find_part(const std::filesystem::path& folder,
 int64_t validation_rows(int64_t num_rows, double fraction, SplitRounding rounding) {
   if (!(fraction >= 0 && fraction < 1))
     throw UserError("val_split_fraction = {} must be at least 0 and below 1", fraction);
-  if (fraction == 0) return 0;
+  if (fraction == 0 || num_rows == 1) return 0;
   const double share = fraction * static_cast<double>(num_rows);
   // Products such as 0.29 × 100 fall a hair beside the whole number that is meant.
   const double nearest = std::round(share);
@@ -247,7 +247,7 @@ int64_t validation_rows(int64_t num_rows, double fraction, SplitRounding roundin
     throw UserError(
         "val_split_fraction = {} of {} leaves none to train on; give more rows, or 0 to hold out "
         "none",
-        fraction, num_rows == 1 ? "1 row" : fmt::format("{} rows", num_rows));
+        fraction, num_rows == 0 ? "no rows" : fmt::format("{} rows", num_rows));
   return count;
 }
 

@@ -82,8 +82,9 @@ struct Split {
 
 enum class SplitRounding { Down, Up };
 
-// The number of rows that a fraction of `num_rows` holds out, at least 1 if fraction > 0. Throws
-// UserError for a fraction outside [0, 1) or if no row is left to train on.
+// The number of rows that a fraction of `num_rows` holds out, at least 1 if fraction > 0 and there
+// is more than one. Throws UserError for a fraction outside [0, 1) or if no row is left to train
+// on.
 int64_t validation_rows(int64_t num_rows, double fraction, SplitRounding rounding);
 
 // The default fraction held out of an HFDataset or ImageFolder.

@@ -155,34 +155,29 @@ bool ExpandableAllocator::allocate(uint64_t id, int64_t bytes, size_t stream) {
     if (is_over()) return false;
     block = expand(pool, rounded);
   }
-  block = split(pool, block, rounded);
-  set_state(pool, block, State::Used);
-  live_[id] = {index, block->first};
+  live_[id] = {index, split(pool, block, rounded, State::Used)};
   return true;
 }
 
 void ExpandableAllocator::free(uint64_t id) {
   const auto live = live_.find(id);
   if (live == live_.end()) return;
-  const auto [index, begin] = live->second;
+  const auto [index, block] = live->second;
   live_.erase(live);
-  Pool& pool = pools_[index];
-  const auto block = pool.blocks.find(begin);
-  set_state(pool, block, State::Free);
-  merge(pool, block);
+  merge(pools_[index], block, State::Free);
 }
 
 // The smallest block that is large enough; a larger one is preferred to one that could still grow.
 ExpandableAllocator::Blocks::iterator ExpandableAllocator::best_fit(Pool& pool, int64_t bytes) {
-  const auto room = [&](const std::pair<int64_t, int64_t>& entry) {
-    const auto next = std::next(pool.blocks.find(entry.second));
-    return entry.first + (next->second.state == State::Unmapped ? next->second.bytes : 0);
+  const auto room = [](const auto& entry) {
+    const Blocks::iterator block = entry.second, next = std::next(block);
+    return block->second.bytes + (next->second.state == State::Unmapped ? next->second.bytes : 0);
   };
   auto found = pool.free.lower_bound({bytes, -1});
   if (found == pool.free.end()) return pool.blocks.end();
   for (auto next = std::next(found); next != pool.free.end() && room(*next) < room(*found); ++next)
     found = next;
-  return pool.blocks.find(found->second);
+  return found->second;
 }
 
 // Maps what is missing behind the first free memory that has room to grow, in whole granules.
@@ -204,10 +199,9 @@ ExpandableAllocator::Blocks::iterator ExpandableAllocator::expand(Pool& pool, in
     if (first->second.state == State::Unmapped) {
       const int64_t end =
           rounded_up(std::min(wanted_end, first->first + first->second.bytes), pool.granule);
-      first = split(pool, first, end - first->first);
-      set_state(pool, first, State::Free);
+      first = split(pool, first, end - first->first, State::Used);
       count(first->second.bytes);
-      first = merge(pool, first);
+      first = merge(pool, first, State::Free);
     }
     if (first->first + first->second.bytes >= wanted_end) return first;
     first = std::next(first);
@@ -218,36 +212,45 @@ void ExpandableAllocator::set_state(Pool& pool, Blocks::iterator block, State st
   const std::pair entry{block->second.bytes, block->first};
   if (block->second.state == State::Free) pool.free.erase(entry);
   if (block->second.state == State::Unmapped) pool.unmapped.erase(block->first);
-  if (state == State::Free) pool.free.insert(entry);
+  if (state == State::Free) pool.free.emplace(entry, block);
   if (state == State::Unmapped) pool.unmapped.insert(block->first);
   block->second.state = state;
 }
 
-// With neighbours of the same state.
-ExpandableAllocator::Blocks::iterator ExpandableAllocator::merge(Pool& pool,
-                                                                 Blocks::iterator block) {
-  const State state = block->second.state;
-  if (block != pool.blocks.begin() && std::prev(block)->second.state == state) --block;
+// Gives a block that state, and makes it one with its neighbours of the same.
+ExpandableAllocator::Blocks::iterator ExpandableAllocator::merge(Pool& pool, Blocks::iterator block,
+                                                                 State state) {
   set_state(pool, block, State::Used);
-  for (auto next = std::next(block); next != pool.blocks.end() && next->second.state == state;) {
+  const auto take_in = [&](Blocks::iterator first, Blocks::iterator second) {
+    first->second.bytes += second->second.bytes;
+    pool.blocks.erase(second);
+    return first;
+  };
+  if (const auto next = std::next(block);
+      next != pool.blocks.end() && next->second.state == state) {
     set_state(pool, next, State::Used);
-    block->second.bytes += next->second.bytes;
-    next = pool.blocks.erase(next);
+    block = take_in(block, next);
+  }
+  if (block != pool.blocks.begin() && std::prev(block)->second.state == state) {
+    set_state(pool, std::prev(block), State::Used);
+    block = take_in(std::prev(block), block);
   }
   set_state(pool, block, state);
   return block;
 }
 
-// Cuts a block behind `bytes`; returns the part before.
+// Cuts a block behind `bytes`; returns the part before, which gets that state.
 ExpandableAllocator::Blocks::iterator ExpandableAllocator::split(Pool& pool, Blocks::iterator block,
-                                                                 int64_t bytes) {
-  const State state = block->second.state;
+                                                                 int64_t bytes, State state) {
+  const State before = block->second.state;
   const int64_t rest = block->second.bytes - bytes;
-  if (rest == 0) return block;
   set_state(pool, block, State::Used);
-  block->second.bytes = bytes;
-  const auto tail = pool.blocks.insert({block->first + bytes, {rest, State::Used}}).first;
-  set_state(pool, tail, state);
+  if (rest > 0) {
+    block->second.bytes = bytes;
+    const auto tail =
+        pool.blocks.emplace_hint(std::next(block), block->first + bytes, Block{rest, State::Used});
+    set_state(pool, tail, before);
+  }
   set_state(pool, block, state);
   return block;
 }
@@ -265,11 +268,11 @@ void ExpandableAllocator::empty_cache() {
       const int64_t begin = rounded_up(block->first, pool.granule);
       const int64_t end = (block->first + block->second.bytes) / pool.granule * pool.granule;
       if (begin >= end) continue;
-      if (begin > block->first) block = std::next(split(pool, block, begin - block->first));
-      block = split(pool, block, end - begin);
-      set_state(pool, block, State::Unmapped);
+      if (begin > block->first)
+        block = std::next(split(pool, block, begin - block->first, State::Free));
+      block = split(pool, block, end - begin, State::Used);
       count(begin - end);
-      block = merge(pool, block);
+      block = merge(pool, block, State::Unmapped);
     }
 }
 

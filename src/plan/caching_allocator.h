@@ -101,15 +101,15 @@ class ExpandableAllocator {
   struct Pool {
     int64_t granule = 0;
     Blocks blocks;
-    std::set<std::pair<int64_t, int64_t>> free;  // bytes, begin
-    std::set<int64_t> unmapped;                  // begins
+    std::map<std::pair<int64_t, int64_t>, Blocks::iterator> free;  // by bytes and begin
+    std::set<int64_t> unmapped;                                    // begins
   };
 
   Blocks::iterator best_fit(Pool& pool, int64_t bytes);
   Blocks::iterator expand(Pool& pool, int64_t bytes);
   static void set_state(Pool& pool, Blocks::iterator block, State state);
-  static Blocks::iterator merge(Pool& pool, Blocks::iterator block);
-  static Blocks::iterator split(Pool& pool, Blocks::iterator block, int64_t bytes);
+  static Blocks::iterator merge(Pool& pool, Blocks::iterator block, State state);
+  static Blocks::iterator split(Pool& pool, Blocks::iterator block, int64_t bytes, State state);
   void count(int64_t mapped);
 
   int64_t limit_;
@@ -117,7 +117,7 @@ class ExpandableAllocator {
   int64_t reserved_ = 0, peak_reserved_ = 0;
   DriverCalls calls_;
   std::array<Pool, 2 * kNumStreams> pools_;  // two for each stream, of large and of small blocks
-  std::unordered_map<uint64_t, std::pair<size_t, int64_t>> live_;  // pool, begin
+  std::unordered_map<uint64_t, std::pair<size_t, Blocks::iterator>> live_;  // with its pool
 };
 
 }  // namespace snug::plan

@@ -182,13 +182,17 @@ std::vector<data::MicroBatch> larger_of_validation(const Workload& work,
 
 ShownPlans::ShownPlans() { shown_plans = this; }
 ShownPlans::~ShownPlans() { shown_plans = nullptr; }
+void ShownPlans::count() {
+  const std::lock_guard lock(mutex_);
+  line_.show(++made_);
+}
 void ShownPlans::hide() {
   if (shown_plans != nullptr) shown_plans->line_.clear();
 }
 
 Candidate evaluate(const models::Model& model, const recipe::Recipe& recipe, const Workload& work,
                    const DeviceProfile& device, int rank, Detail detail) {
-  if (shown_plans != nullptr) shown_plans->line_.show(++shown_plans->made_);
+  if (shown_plans != nullptr) shown_plans->count();
   const data::MicroBatch largest = largest_micro_batch(work, recipe, recipe.train.micro_batch_size);
   Candidate candidate{.recipe = recipe};
   const auto transport = device.kind == at::kCUDA ? dist::Transport::Nccl : dist::Transport::Mpi;

@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -65,6 +66,9 @@ class ShownPlans {
   static void hide();  // before other output
 
  private:
+  void count();
+
+  std::mutex mutex_;  // several threads plan
   report::ProgressLine line_{"plans", 0, true};
   size_t made_ = 0;
   friend Candidate evaluate(const models::Model&, const recipe::Recipe&, const Workload&,

@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/fit.h"
 
+#include <ATen/ThreadLocalState.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
+#include <thread>
 #include <utility>
 
 #include "base/error.h"
+#include "core/memory/meta_count.h"
+#include "data/each_index.h"
 #include "engine/exec/pipeline_schedule.h"
 #include "engine/strategy.h"
 #include "plan/search_space.h"
@@ -67,7 +72,7 @@ class FitSearch {
       else
         with_techniques(layout, techniques_.all());
     }
-    consider(divided);
+    divide(divided);
     Fit result;
     const bool disk_helps = found_.empty() && host_was_missing_ && techniques_.may_place_states();
     if (disk_helps && folder_.empty())
@@ -124,7 +129,7 @@ class FitSearch {
   // --- tensor and pipeline parallelism ---
 
   // First each layout alone, the most promising first; then, if it does not fit, with techniques.
-  void consider(const std::vector<Layout>& divided) {
+  void divide(const std::vector<Layout>& divided) {
     const std::vector<Setting> settings = techniques_.few();
     if (settings.empty()) return;
     struct Try {
@@ -147,14 +152,16 @@ class FitSearch {
     for (const Try& t : tries) {
       if (!is_worth(t.seconds)) break;
       if (is_done[t.layout]) continue;
-      const Outcome outcome = try_one(divided[t.layout], settings.front(), t.size);
-      if (outcome == Outcome::Refused) continue;
-      best[t.layout] = std::min(best[t.layout], last_seconds_);
-      if (outcome == Outcome::TooLarge && std::ranges::find(too_large, t.layout) == too_large.end())
+      const Trial trial = try_one(divided[t.layout], settings.front(), t.size);
+      if (trial.outcome == Outcome::Refused) continue;
+      const double seconds = trial.candidate.cost.seconds();
+      best[t.layout] = std::min(best[t.layout], seconds);
+      if (trial.outcome == Outcome::TooLarge &&
+          std::ranges::find(too_large, t.layout) == too_large.end())
         too_large.push_back(t.layout);
       // Without a pipeline smaller micro-batches only take longer.
       is_done[t.layout] = stages_of(divided[t.layout]) == 1 &&
-                          (outcome == Outcome::Fits || !is_worth(last_seconds_));
+                          (trial.outcome == Outcome::Fits || !is_worth(seconds));
     }
     for (const size_t i : too_large)
       if (is_worth(best[i]))
@@ -162,10 +169,28 @@ class FitSearch {
         with_techniques(divided[i], {settings.begin() + 1, settings.end()});
   }
 
-  // Settings from what takes most memory to what takes least.
+  // Settings from what takes most memory to what takes least. They are planned side by side, and
+  // considered one after the other, so that the result depends on no processor's speed.
   void with_techniques(const Layout& layout, const std::vector<Setting>& settings) {
-    if (may_fit(layout, settings))
-      for (const Setting& setting : settings) try_setting(layout, setting);
+    if (!may_fit(layout, settings)) return;
+    const std::vector<int64_t> sizes = micro_batches(layout);
+    std::vector<std::vector<Trial>> trials(settings.size());
+    for_each_plan(settings.size(), [&](size_t i) {
+      trials[i] = stages_of(layout) > 1 ? of_pipeline(layout, settings[i], sizes)
+                  : tries_all(sizes)    ? ends(layout, settings[i], sizes)
+                                        : largest_that_fits(layout, settings[i], sizes);
+    });
+    for (const std::vector<Trial>& of_setting : trials)
+      for (const Trial& trial : of_setting) consider(trial);
+    if (!tries_all(sizes) || stages_of(layout) > 1 || sizes.size() < 3) return;
+    std::vector<Combination> between;
+    for (size_t i = 0; i < settings.size(); ++i)
+      if (trials[i].size() == 2 && may_be_on_front(trials[i].front(), trials[i].back()))
+        for (size_t k = 1; k + 1 < sizes.size(); ++k)
+          between.push_back({&layout, &settings[i], sizes[k]});
+    std::vector<Trial> more(between.size());
+    for_each_plan(between.size(), [&](size_t i) { more[i] = planned(between[i]); });
+    for (const Trial& trial : more) consider(trial);
   }
 
   // A layout that fits neither with the last setting nor with the last one that updates after the
@@ -182,11 +207,11 @@ class FitSearch {
          {Leanest{true, sizes.back()}, {true, sizes.front()}, {false, sizes.back()}})
       for (auto leanest = settings.rbegin(); leanest != settings.rend(); ++leanest) {
         if (leanest->is_on(recipe::Technique::OptimizerInBackward) != in_backward) continue;
-        const Outcome outcome = try_one(layout, *leanest, size);
-        if (outcome == Outcome::Refused) continue;
+        const Trial trial = try_one(layout, *leanest, size);
+        if (trial.outcome == Outcome::Refused) continue;
         // Only the host has too little memory: a setting that offloads less may fit.
-        if (outcome == Outcome::TooLarge && last_missing_.on_device == 0) return true;
-        if (outcome == Outcome::TooLarge) break;
+        if (trial.outcome == Outcome::TooLarge && trial.missing.on_device == 0) return true;
+        if (trial.outcome == Outcome::TooLarge) break;
         found_.pop_back();  // it comes again, with the largest micro-batch that fits
         return true;
       }
@@ -223,59 +248,148 @@ class FitSearch {
 
   // --- one combination ---
 
-  // The largest micro-batch that fits, and of a single layout the smaller ones too, if they are
-  // few: they take less memory, perhaps at less time than other techniques would. In a pipeline
-  // smaller ones wait less: each is tried, from the smallest, until it takes longer again.
-  void try_setting(const Layout& layout, const Setting& setting) {
-    std::vector<int64_t> sizes = micro_batches(layout);
-    constexpr size_t kFew = 6;  // a global batch of 32
-    const bool tries_all = !has_layouts_ && sizes.size() <= kFew;
-    const bool is_pipeline = stages_of(layout) > 1;
-    if (is_pipeline) std::reverse(sizes.begin(), sizes.end());
-    double before = kNever;
-    for (const int64_t size : sizes) {
-      const Outcome outcome = try_one(layout, setting, size);
-      if (outcome == Outcome::Refused) return;
-      if (outcome == Outcome::Fits && !is_pipeline && !tries_all) return;
-      if (!is_pipeline) continue;
-      if (outcome != Outcome::Fits || found_.back().cost.seconds() > before) return;
-      before = found_.back().cost.seconds();
-    }
-  }
-
+  struct Combination {
+    const Layout* layout;
+    const Setting* setting;
+    int64_t micro_batch_size;
+  };
   enum class Outcome { Refused, TooLarge, Fits };
+  struct Trial {
+    Outcome outcome = Outcome::Refused;
+    bool is_planned = false;
+    Candidate candidate;  // if it is planned
+    Missing missing;
+  };
 
-  Outcome try_one(const Layout& layout, const Setting& setting, int64_t micro_batch_size) {
-    recipe::Recipe recipe = Techniques::applied(laid_out(recipe_, layout), setting);
-    recipe.train.micro_batch_size = micro_batch_size;
-    if (layout.divides_the_model() && !is_worth(least_seconds(recipe))) return Outcome::Refused;
-    ++tried_;
-    Candidate candidate;
-    try {
-      candidate = evaluate_neediest(model_, recipe, work_, device_, Detail::Sketch);
-    } catch (const UserError&) {
-      return Outcome::Refused;  // the device has no way to run it
-    }
-    candidate.options = changes(recipe);
-    candidate.prediction.timeline.clear();
-    last_seconds_ = candidate.cost.seconds();
-    last_missing_ = missing(candidate, device_);
-    if (last_missing_.sum() > 0) {
-      host_was_missing_ |= last_missing_.on_device == 0 && last_missing_.in_host > 0;
-      remember_smallest(std::move(candidate));
-      return Outcome::TooLarge;
-    }
-    learn(candidate);
-    best_seconds_ = std::min(best_seconds_, last_seconds_);
-    found_.push_back(std::move(candidate));
-    return Outcome::Fits;
+  // On all processors, each plan with ledgers of its own.
+  template <class Work>
+  static void for_each_plan(size_t count, const Work& work) {
+    const at::ThreadLocalState state;
+    const auto processors = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+    data::for_each_index(count, processors, [&](size_t i) {
+      const at::ThreadLocalStateGuard same_state(state);
+      const memory::OwnMetaLedgers ledgers;
+      work(i);
+    });
   }
 
-  void remember_smallest(Candidate candidate) {
-    learn(candidate);
-    const bool smaller =
-        !smallest_ || missing(candidate, device_).sum() < missing(*smallest_, device_).sum();
-    if (smaller) smallest_ = std::move(candidate);
+  // Whether a technique that the search has turned on does nothing for this micro-batch.
+  bool saves_nothing(const recipe::Recipe& r) const {
+    return std::ranges::any_of(recipe::techniques(), [&](const recipe::TechniqueTraits& traits) {
+      return traits.saves != nullptr && !traits.saves(r) && recipe::is_on(traits, r) &&
+             !recipe::is_on(traits, recipe_);
+    });
+  }
+
+  Trial planned(const Combination& tried) const {
+    const Layout& layout = *tried.layout;
+    recipe::Recipe recipe = Techniques::applied(laid_out(recipe_, layout), *tried.setting);
+    recipe.train.micro_batch_size = tried.micro_batch_size;
+    if (saves_nothing(recipe)) return {};
+    if (layout.divides_the_model() && !is_worth(least_seconds(recipe))) return {};
+    Trial trial{.is_planned = true};
+    try {
+      trial.candidate = evaluate_neediest(model_, recipe, work_, device_, Detail::Sketch);
+    } catch (const UserError&) {
+      return trial;  // the device has no way to run it
+    }
+    trial.candidate.options = changes(recipe);
+    trial.candidate.prediction.timeline.clear();
+    trial.missing = missing(trial.candidate, device_);
+    trial.outcome = trial.missing.sum() > 0 ? Outcome::TooLarge : Outcome::Fits;
+    return trial;
+  }
+
+  void consider(const Trial& trial) {
+    tried_ += trial.is_planned ? 1 : 0;
+    if (trial.outcome == Outcome::Refused) return;
+    learn(trial.candidate);
+    if (trial.outcome == Outcome::TooLarge) {
+      host_was_missing_ |= trial.missing.on_device == 0 && trial.missing.in_host > 0;
+      remember_smallest(trial.candidate);
+      return;
+    }
+    best_seconds_ = std::min(best_seconds_, trial.candidate.cost.seconds());
+    found_.push_back(trial.candidate);
+  }
+
+  Trial try_one(const Layout& layout, const Setting& setting, int64_t micro_batch_size) {
+    Trial trial = planned({&layout, &setting, micro_batch_size});
+    consider(trial);
+    return trial;
+  }
+
+  // --- the micro-batches of a setting ---
+
+  // A larger micro-batch takes no less memory and no more time, but for two cases: a step of one
+  // micro-batch whose gradients the backward frees, and pipelines. So the largest and the smallest,
+  // which are tried first, bound those between.
+
+  // Of a single layout all are of interest, if they are few: smaller ones take less memory, perhaps
+  // at less time than other techniques would.
+  bool tries_all(const std::vector<int64_t>& sizes) const {
+    constexpr size_t kFew = 6;  // a global batch of 32
+    return !has_layouts_ && sizes.size() <= kFew;
+  }
+
+  std::vector<Trial> ends(const Layout& layout, const Setting& setting,
+                          const std::vector<int64_t>& sizes) const {
+    std::vector<Trial> trials{planned({&layout, &setting, sizes.front()})};
+    if (trials.back().outcome != Outcome::Refused && sizes.size() > 1)
+      trials.push_back(planned({&layout, &setting, sizes.back()}));
+    return trials;
+  }
+
+  // Whether a micro-batch between these two could be faster than all that take no more memory.
+  bool may_be_on_front(const Trial& largest, const Trial& smallest) const {
+    if (largest.outcome == Outcome::Refused || smallest.outcome != Outcome::Fits) return false;
+    const StepCost& cost = largest.candidate.cost;
+    const double seconds = cost.seconds() - cost.retry_seconds;
+    const int64_t bytes = bytes_on_device(smallest.candidate.prediction, device_.kind);
+    return std::ranges::none_of(found_, [&](const Candidate& found) {
+      return found.cost.seconds() <= seconds &&
+             bytes_on_device(found.prediction, device_.kind) <= bytes;
+    });
+  }
+
+  // By halving; if none fits, the smallest.
+  std::vector<Trial> largest_that_fits(const Layout& layout, const Setting& setting,
+                                       const std::vector<int64_t>& sizes) const {
+    std::vector<Trial> trials = ends(layout, setting, sizes);
+    if (trials.front().outcome == Outcome::Fits) return {trials.front()};
+    if (trials.back().outcome != Outcome::Fits) return trials;
+    Trial best = std::move(trials.back());
+    for (size_t too_large = 0, fits = sizes.size() - 1; fits - too_large > 1;) {
+      const size_t middle = std::midpoint(too_large, fits);
+      Trial trial = planned({&layout, &setting, sizes[middle]});
+      if (trial.outcome == Outcome::Fits) {
+        fits = middle;
+        best = std::move(trial);
+      } else {
+        too_large = middle;
+      }
+    }
+    return {best};
+  }
+
+  // In a pipeline smaller ones wait less: each is tried, from the smallest, until it takes longer
+  // again.
+  std::vector<Trial> of_pipeline(const Layout& layout, const Setting& setting,
+                                 const std::vector<int64_t>& sizes) const {
+    std::vector<Trial> trials;
+    double before = kNever;
+    for (auto size = sizes.rbegin(); size != sizes.rend(); ++size) {
+      trials.push_back(planned({&layout, &setting, *size}));
+      if (trials.back().outcome != Outcome::Fits || trials.back().candidate.cost.seconds() > before)
+        break;
+      before = trials.back().candidate.cost.seconds();
+    }
+    return trials;
+  }
+
+  void remember_smallest(const Candidate& candidate) {
+    if (!smallest_ || missing(candidate, device_).sum() < missing(*smallest_, device_).sum())
+      smallest_ = candidate;
   }
 
   // The search has planned one rank of each stage, and only a sketch of pipelines. The chosen
@@ -340,8 +454,6 @@ class FitSearch {
   std::vector<Candidate> found_;
   std::optional<Candidate> smallest_;
   double best_seconds_ = kNever;   // of those that fit
-  double last_seconds_ = 0;        // of the one that was tried last
-  Missing last_missing_;           // for it
   bool host_was_missing_ = false;  // and nothing else, for one that was tried
   bool has_layouts_ = false;       // more than one
   double least_products_ = 0, least_memory_ = 0;

@@ -72,6 +72,11 @@ void HtmlPage::set_script(std::string_view script, std::string_view hash, std::s
   scripts_ += fmt::format("</script><script>{}</script>", script);
 }
 
+std::string either(const std::string& wide, const std::string& small) {
+  if (wide.empty() && small.empty()) return {};
+  return fmt::format("<div class=\"wide\">{}</div><div class=\"small-only\">{}</div>", wide, small);
+}
+
 std::string HtmlPage::html() const {
   return fmt::format(
       "<!DOCTYPE html>\n<html xmlns=\"http://www.w3.org/1999/xhtml\" lang=\"en\"><head>"

@@ -141,7 +141,7 @@ std::string samples(const RunRecord& record) {
 
 }  // namespace
 
-std::string loss_svg(const RunRecord& record) {
+std::string loss_svg(const RunRecord& record, double width) {
   std::vector<std::pair<double, double>> train, val;
   for (const StepRecord& s : record.steps) train.emplace_back(s.step, s.loss);
   for (const ValidationRecord& v : record.validation) val.emplace_back(v.step, v.loss);
@@ -154,21 +154,27 @@ std::string loss_svg(const RunRecord& record) {
                                    : fmt::format(", without {} step{} whose loss is no number",
                                                  with_commas(skipped), skipped == 1 ? "" : "s");
   LineChart chart{"Loss", "per loss token" + left_out,
-                  with_mean("training", "c0", std::move(train)), false};
+                  with_mean("training", "c0", std::move(train))};
+  chart.width = width;
   if (!val.empty())
     chart.series.push_back({"validation", "c1", Series::Look::Dots, std::move(val)});
   return line_chart(chart);
 }
 
-std::string throughput_svg(const RunRecord& record) {
+std::string throughput_svg(const RunRecord& record, double width) {
   std::vector<std::pair<double, double>> rate;
   for (const StepRecord& s : record.steps)
     if (s.seconds > 0) rate.emplace_back(s.step, static_cast<double>(s.tokens) / s.seconds);
-  return line_chart({"Throughput", "tokens/s", with_mean("", "c3", std::move(rate)), true});
+  return line_chart({.title = "Throughput",
+                     .unit = "tokens/s",
+                     .series = with_mean("", "c3", std::move(rate)),
+                     .from_zero = true,
+                     .width = width});
 }
 
-std::string memory_svg(const RunRecord& record) {
-  StackedChart chart{"Memory by phase", {}, {}, record.device.budget_bytes};
+std::string memory_svg(const RunRecord& record, double width) {
+  StackedChart chart{
+      .title = "Memory by phase", .limit = record.device.budget_bytes, .width = width};
   for (const Category& category : kCategories) chart.categories.emplace_back(category.name);
   for (const PhaseRecord& phase : shown_phases(record)) {
     if (phase.micro_batch > 1) continue;  // those are in the table
@@ -182,9 +188,8 @@ std::string memory_svg(const RunRecord& record) {
 std::string report_html(const RunRecord& record) {
   HtmlPage html("snug: " + record.model.id, {assets::run_css});
   html.add(heading(record)).add(cards(record));
-  // On a small screen they scroll: shrunk they could not be read.
-  html.add("<div class=\"charts\">" + loss_svg(record) + throughput_svg(record) +
-           memory_svg(record) + "</div>");
+  for (const auto chart : {loss_svg, throughput_svg, memory_svg})
+    html.add(either(chart(record, /*width=*/760), chart(record, kPhoneWidth)));
   const std::vector<PhaseRecord> phases = shown_phases(record);
   if (!phases.empty())
     html.add(element("p class=\"mu\"",

@@ -55,7 +55,7 @@ struct Step {
   int64_t tokens = 0;
   int64_t loss_tokens = 0;
   // Whether the weights changed: not where the gradients are no finite numbers, nor, with 16-mixed,
-  // while the loss scale falls.
+  // while the loss scale falls, nor where no label counts (the loss is NaN then).
   bool updated = true;
   int64_t peak_bytes = 0;  // of the device in this step, without the caller's own tensors
 };

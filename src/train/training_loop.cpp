@@ -191,6 +191,13 @@ void TrainingLoop::take_step() {
 // may be a faulty row; several in a row are not, except while the scale of float16 losses falls
 // from 2^16 to below the smallest float16 number.
 void TrainingLoop::check_numbers(const engine::StepResult& result) {
+  if (result.terms == 0) {
+    if (parts_.world.rank() == 0)
+      log_warning(
+          fmt::format("step {} has no token to learn: it is skipped, the weights stay as they were",
+                      state_.step + 1));
+    return;
+  }
   constexpr int64_t kMostSkipped = 3, kMostSkippedScaled = 40;
   const bool finite = std::isfinite(result.loss) && std::isfinite(result.grad_norm);
   if (result.updated && finite) {

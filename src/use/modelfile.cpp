@@ -164,6 +164,10 @@ constexpr const char* kNoTemplate =
 constexpr const char* kNoSystem =
     "the model's chat template has no turn for system messages; ollama leaves them out";
 
+constexpr const char* kQuotedSystem =
+    "the training's system message has three quotation marks in a row, which end a text in a "
+    "Modelfile, so it is left out; give ollama another with /set system";
+
 std::string comment_and_warn(const char* text) {
   warn("{}", text);
   return "# " + std::string(text) + "\n";
@@ -172,7 +176,7 @@ std::string comment_and_warn(const char* text) {
 }  // namespace
 
 std::string modelfile(const data::PromptStyle& style, const ModelfileOptions& options) {
-  std::string text, prompt;
+  std::string text, prompt, system = options.system;
   for (const std::string& file : options.gguf) text += "FROM ./" + file + "\n";
   std::vector<std::string> stops = options.stops;
   if (style.is_chat()) {
@@ -180,7 +184,10 @@ std::string modelfile(const data::PromptStyle& style, const ModelfileOptions& op
     if (!turns || !is_plain(*turns)) {
       text += comment_and_warn(kNoTemplate);
     } else {
-      if (!turns->system) text += comment_and_warn(kNoSystem);
+      if (!turns->system) {
+        text += comment_and_warn(kNoSystem);
+        system.clear();
+      }
       prompt = go_template(*turns, options.bos);
       if (const std::string end = end_of_answer(*turns); end.find('\n') == end.npos)
         stops.push_back(end);
@@ -188,8 +195,10 @@ std::string modelfile(const data::PromptStyle& style, const ModelfileOptions& op
   } else {
     prompt = style.prompt({.instruction = "{{ .Prompt }}"});
   }
-  if (!options.system.empty() && options.system.find("\"\"\"") == std::string::npos)
-    text += "SYSTEM \"\"\"" + options.system + "\"\"\"\n";
+  if (system.find("\"\"\"") != std::string::npos)
+    text += comment_and_warn(kQuotedSystem);
+  else if (!system.empty())
+    text += "SYSTEM \"\"\"" + system + "\"\"\"\n";
   if (!prompt.empty()) text += "TEMPLATE \"\"\"" + prompt + "\"\"\"\n";
   for (size_t i = 0; i < stops.size(); ++i) {
     const bool is_new = std::find(stops.begin(), stops.begin() + i, stops[i]) == stops.begin() + i;

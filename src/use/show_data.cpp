@@ -96,10 +96,17 @@ std::vector<Part> parts_of(const data::Sample& sample, int32_t ignore_index,
   return parts;
 }
 
+// What the model sees, in letters that a terminal shows: line ends of Windows too.
+std::string visible(std::string_view text) {
+  std::string shown;
+  for (const char c : text) shown += c == '\r' ? std::string("\\r") : std::string(1, c);
+  return printable_lines(shown);
+}
+
 std::string text_with_mask(const std::vector<Part>& parts, bool colours) {
   std::string text;
   for (const Part& part : parts) {
-    const std::string shown = printable_lines(part.text);
+    const std::string shown = visible(part.text);
     if (!part.left_out.empty())
       text += colours ? "\x1b[9m" + part.left_out + "\x1b[0m" : part.left_out;
     if (shown.empty()) continue;

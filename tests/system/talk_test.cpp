@@ -242,6 +242,11 @@ TEST_F(Talk, DataShowTellsWhatTrainingReads) {
               "aaaa<|im_end|>");
   EXPECT_TEXT(text.output, "first rows 1 and 3");
   EXPECT_TEXT(text.output, "Style     chat (--data.prompt_style)");
+  const fs::path one = at("one.jsonl");  // a single row, of which none can be held out
+  std::ofstream(one) << R"({"instruction": "a\r\nb", "output": "c"})";
+  const Result windows = run({"data", "show", one.string(), "--model", tokenizer.string()});
+  ASSERT_EQ(windows.exit_code, 0) << windows.output;
+  EXPECT_TEXT(windows.output, "a\\r\nb") << "an end of a line as the model sees it";
   const Result shown = with({"--json", "true", "--row", "4", "--max_seq_length", "8"});
   ASSERT_EQ(shown.exit_code, 0) << shown.output;
   const json all = json::parse(shown.output);

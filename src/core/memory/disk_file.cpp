@@ -199,11 +199,6 @@ Ledger& cpu_disk_ledger() {
   return *ledger;
 }
 
-Ledger& meta_disk_ledger() {
-  static Ledger* ledger = new Ledger("meta disk");
-  return *ledger;
-}
-
 Ledger& disk_ledger_of(c10::DeviceType device) {
   return device == c10::kMeta ? meta_disk_ledger() : cpu_disk_ledger();
 }

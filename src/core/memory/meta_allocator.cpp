@@ -48,15 +48,29 @@ void MetaCount::begin() {
 
 int64_t MetaCount::peak() const { return ledger_.at_peak().allocated - base_; }
 
-Ledger& meta_ledger() {
-  static Ledger* ledger = new Ledger("meta");  // never destroyed: tensors may outlive statics
-  return *ledger;
+struct MetaLedgers {
+  Ledger device{"meta"}, host{"meta host"}, disk{"meta disk"};
+};
+
+namespace {
+
+thread_local MetaLedgers* own_ledgers = nullptr;  // of the OwnMetaLedgers in scope
+
+MetaLedgers& meta_ledgers() {
+  static auto* shared = new MetaLedgers;  // never destroyed: tensors may outlive statics
+  return own_ledgers != nullptr ? *own_ledgers : *shared;
 }
 
-Ledger& meta_host_ledger() {
-  static Ledger* ledger = new Ledger("meta host");
-  return *ledger;
+}  // namespace
+
+OwnMetaLedgers::OwnMetaLedgers() : own_(std::make_unique<MetaLedgers>()), saved_(own_ledgers) {
+  own_ledgers = own_.get();
 }
+OwnMetaLedgers::~OwnMetaLedgers() { own_ledgers = saved_; }
+
+Ledger& meta_ledger() { return meta_ledgers().device; }
+Ledger& meta_host_ledger() { return meta_ledgers().host; }
+Ledger& meta_disk_ledger() { return meta_ledgers().disk; }
 
 void install_meta_allocator() {
   static auto* allocator = new MetaAllocator;

@@ -1,6 +1,9 @@
-// Counts what some code would allocate, by running it on meta beside whatever else runs there.
+// Ledgers of one thread's own for what it allocates on meta: to count what some code would take
+// beside whatever else runs there, and to plan on several threads at once.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+
+#include <memory>
 
 #include "core/memory/ledger.h"
 
@@ -23,6 +26,22 @@ class MetaCount {
   Ledger ledger_{"meta count"};
   Ledger* saved_;
   int64_t base_ = 0;
+};
+
+struct MetaLedgers;
+
+// While it lives, meta_ledger(), meta_host_ledger() and meta_disk_ledger() are this thread's own,
+// so that threads plan side by side. What it allocates meanwhile must not outlive it.
+class OwnMetaLedgers {
+ public:
+  OwnMetaLedgers();
+  ~OwnMetaLedgers();
+  OwnMetaLedgers(const OwnMetaLedgers&) = delete;
+  OwnMetaLedgers& operator=(const OwnMetaLedgers&) = delete;
+
+ private:
+  std::unique_ptr<MetaLedgers> own_;
+  MetaLedgers* saved_;
 };
 
 }  // namespace snug::memory

@@ -95,8 +95,9 @@ std::optional<json> call_from(const json& given) {
   json call = given.contains("function") ? given : json{{"function", function}};
   if (!call.contains("type")) call["type"] = "function";
   json& own = call["function"];
-  if (!own.contains("arguments") && own.contains("parameters"))
-    own["arguments"] = own["parameters"];
+  // Templates write them of every call.
+  if (!own.contains("arguments"))
+    own["arguments"] = own.contains("parameters") ? own["parameters"] : json::object();
   return call;
 }
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -52,14 +53,20 @@ Stepper::Stepper(engine::Engine& engine, const recipe::Recipe& recipe, data::Bat
 StepResult Stepper::step(const SampleIndices& micro_batches, double lr) {
   last_ = micro_batches;
   const std::vector<data::MicroBatch> batches = make_batches(micro_batches);
-  StepResult result;
+  StepResult result = count(batches);
+  // Not even decay: pictures that cannot be read may leave a step nothing to learn.
+  if (result.terms == 0) {
+    result.loss = std::numeric_limits<double>::quiet_NaN();
+    result.updated = false;
+    return result;
+  }
   engine::Update update;
   is_updating_ = false;
   dropout_key_ = mix64(recipe_.seed ^ mix64(static_cast<uint64_t>(engine_.optimizer->num_steps())));
   try {
     update = engine_.step(
         [&] {
-          result = run(batches);
+          run(batches, result);
           is_updating_ = true;
           phases_.record("after_bwd");
         },
@@ -88,14 +95,16 @@ std::vector<data::MicroBatch> Stepper::make_batches(const SampleIndices& micro_b
 }
 
 StepResult Stepper::count(const std::vector<data::MicroBatch>& batches) const {
-  std::vector<double> counts(6);
+  std::vector<double> counts(7);
   for (const data::MicroBatch& batch : batches) {
     counts[0] += batch.real_tokens > 0 ? 1 : 0;
     counts[1] += static_cast<double>(batch.real_tokens);
     counts[2] += static_cast<double>(batch.padded_tokens);
     counts[3] += static_cast<double>(batch.raw_tokens);
     counts[4] += static_cast<double>(batch.loss_tokens);
-    counts[5] += static_cast<double>(engine_.objective->terms(counts_of(batch)));
+    const int64_t terms = engine_.objective->terms(counts_of(batch));
+    counts[5] += static_cast<double>(terms);
+    counts[6] += terms > 0 ? 1 : 0;
   }
   counts = engine_.mesh->data().sum(counts);
   const auto whole = [&](size_t i) { return static_cast<int64_t>(counts[i]); };
@@ -105,19 +114,21 @@ StepResult Stepper::count(const std::vector<data::MicroBatch>& batches) const {
           .padded_tokens = whole(2),
           .raw_tokens = whole(3),
           .loss_tokens = whole(4),
-          .terms = whole(5)};
+          .terms = whole(5),
+          .micro_batches_with_terms = whole(6)};
 }
 
-StepResult Stepper::run(const std::vector<data::MicroBatch>& batches) {
-  StepResult result = count(batches);
+void Stepper::run(const std::vector<data::MicroBatch>& batches, StepResult& result) {
+  result.loss = 0;
   const bool per_micro_batch = recipe_.train.loss_normalization == recipe::LossNormalization::Micro;
   // In the order in which a single process would run all of them.
   const auto dropout_key = dropout_key_ + static_cast<uint64_t>(engine_.mesh->data().rank()) *
                                               static_cast<uint64_t>(batches.size());
   const auto divisor = [&](const data::MicroBatch& batch) {
     const auto own = static_cast<double>(engine_.objective->terms(counts_of(batch)));
-    return std::max(1.0, per_micro_batch ? own * static_cast<double>(result.micro_batches)
-                                         : static_cast<double>(result.terms));
+    return std::max(1.0, per_micro_batch
+                             ? own * static_cast<double>(result.micro_batches_with_terms)
+                             : static_cast<double>(result.terms));
   };
   nn::RoutedTokens routed;
   const bool in_turn = engine_.mesh->size(dist::Axis::Pipeline) == 1;
@@ -150,7 +161,6 @@ StepResult Stepper::run(const std::vector<data::MicroBatch>& batches) {
   result.loss = without_sign(sums.back());
   sums.pop_back();
   result.routed = std::move(sums);
-  return result;
 }
 
 std::optional<exec::NonFinite> Stepper::watch_again() {
@@ -165,7 +175,8 @@ std::optional<exec::NonFinite> Stepper::watch_again() {
   watch_->start();
   exec::RecordedPasses* recorded = engine_.executor->recorded();
   if (recorded != nullptr) recorded->pause(true);
-  run(batches);
+  StepResult result = count(batches);
+  run(batches, result);
   if (recorded != nullptr) recorded->pause(false);
   engine_.drop_gradients();
   return watch_->stop();

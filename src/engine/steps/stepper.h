@@ -22,7 +22,9 @@ namespace snug::engine {
 struct StepResult {
   double loss = 0;       // mean over the objective's terms: with cross-entropy its loss tokens
   double grad_norm = 0;  // before clipping
-  bool updated = true;   // false: gradients overflowed (float16 loss scaling), the step was skipped
+  // False: the step was skipped, since gradients overflowed (float16 loss scaling) or the batch has
+  // no term of the loss, which is NaN then.
+  bool updated = true;
   int64_t micro_batches = 0;
   int64_t iterations = 0;  // micro-batches of one process
   int64_t tokens = 0;      // real ones
@@ -30,6 +32,7 @@ struct StepResult {
   int64_t raw_tokens = 0;
   int64_t loss_tokens = 0;
   int64_t terms = 0;  // of the objective
+  int64_t micro_batches_with_terms = 0;
   // How many tokens each expert of a mixture got, block after block (what was computed again counts
   // again). A block without experts has zeros.
   std::vector<double> routed;
@@ -62,8 +65,8 @@ class Stepper {
 
  private:
   std::vector<data::MicroBatch> make_batches(const SampleIndices& micro_batches) const;
-  // Forward and backward of all of them.
-  StepResult run(const std::vector<data::MicroBatch>& batches);
+  // Forward and backward of all of them. `result` has their counts, and gets loss and routes.
+  void run(const std::vector<data::MicroBatch>& batches, StepResult& result);
   std::optional<exec::NonFinite> watch_again();
   // What all processes' micro-batches count, before any has run.
   StepResult count(const std::vector<data::MicroBatch>& batches) const;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lab/report/row_view.h"
+#include "report/html_page.h"
 
 namespace snug::lab {
 
@@ -21,9 +22,8 @@ std::string isolated(const std::string& text);
 std::string scrolling(const std::string& name, const std::string& inside,
                       const std::string& style = "");
 
-// Two versions of a drawing, of which CSS shows one: wide screens and paper, or a phone.
-std::string either(const std::string& wide, const std::string& small);
-constexpr double kPhoneWidth = 320;  // of the small one, so that it is not scaled
+using report::either;
+using report::kPhoneWidth;
 
 // A drawing with its title, followed by a smaller `aside`.
 std::string figure(const std::string& title, const std::string& aside, const std::string& inside);

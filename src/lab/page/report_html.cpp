@@ -188,10 +188,6 @@ std::string scrolling(const std::string& name, const std::string& inside,
       style.empty() ? "" : " " + style, xml_escape(name), inside);
 }
 
-std::string either(const std::string& wide, const std::string& small) {
-  return fmt::format("<div class=\"wide\">{}</div><div class=\"small-only\">{}</div>", wide, small);
-}
-
 std::string figure(const std::string& title, const std::string& aside, const std::string& inside) {
   return fmt::format("<figure><figcaption>{}{}</figcaption>{}</figure>\n", xml_escape(title),
                      aside.empty() ? "" : fmt::format(" <span>{}</span>", xml_escape(aside)),

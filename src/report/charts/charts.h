@@ -76,7 +76,8 @@ struct StackedChart {
   std::string title;
   std::vector<std::string> categories;
   std::vector<StackedBar> bars;
-  int64_t limit = 0;  // a line through all bars (the budget); 0: none
+  int64_t limit = 0;   // a line through all bars (the budget); 0: none
+  double width = 760;  // below 500 groups have rows of their own
 };
 
 // Empty when there is no bar.

@@ -15,7 +15,7 @@
 namespace snug::report {
 namespace {
 
-constexpr double kWidth = 760, kLeft = 64, kRight = 20;
+constexpr double kLeft = 64, kRight = 20;
 constexpr double kTop = 46, kPlotHeight = 220, kBottom = 34;
 constexpr double kLegendRow = 18;
 constexpr double kPointsPerPixel = 1.3;
@@ -181,7 +181,9 @@ struct LegendPlace {
   std::vector<std::vector<LegendEntry>> rows;
 };
 
-constexpr double kBarLeft = 168, kRow = 24, kBar = 16, kFirstRow = 58;
+constexpr double kRow = 24, kBar = 16, kFirstRow = 58;
+
+bool is_narrow(const StackedChart& chart) { return chart.width < 500; }
 
 std::string colour_class(size_t category) { return fmt::format("c{}", category % 8); }
 
@@ -195,16 +197,16 @@ Axis bytes_axis(const StackedChart& chart) {
       sum += static_cast<double>(std::max<int64_t>(bytes, 0));
     x.include(std::max(sum, static_cast<double>(bar.marker)));
   }
-  x.from = kBarLeft;
-  x.to = kWidth - 90;  // the figures have their own column
+  x.from = is_narrow(chart) ? 104 : 168;
+  x.to = chart.width - (is_narrow(chart) ? 72 : 90);  // the figures have their own column
   return x;
 }
 
 // Label, segments, peak tick and figure of one bar.
 std::string draw_bar(const StackedChart& chart, const StackedBar& bar, const Axis& x, double y) {
   std::string out =
-      fmt::format("<text class=\"mu\" x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>",
-                  kBarLeft - 10, y + 12, xml_escape(bar.label));
+      fmt::format("<text class=\"mu\" x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>", x.from - 10,
+                  y + 12, xml_escape(bar.label));
   int64_t sum = 0;
   for (size_t c = 0; c < std::min(bar.segments.size(), chart.categories.size()); ++c) {
     if (bar.segments[c] <= 0) continue;
@@ -219,7 +221,7 @@ std::string draw_bar(const StackedChart& chart, const StackedBar& bar, const Axi
   const double peak = x.pixel(static_cast<double>(bar.marker));
   if (bar.marker > 0) out += line_at("mark", peak, y - 2, peak, y + kBar + 2);
   return out + fmt::format("<text class=\"mu\" x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>",
-                           kWidth, y + 12, format_bytes(sum));
+                           chart.width, y + 12, format_bytes(sum));
 }
 
 // A category too small to see needs no colour in the legend.
@@ -268,24 +270,31 @@ std::string line_chart(const LineChart& chart) {
 std::string stacked_chart(const StackedChart& chart) {
   if (chart.bars.empty()) return "";
   const Axis x = bytes_axis(chart);
-  const double bottom = kFirstRow + kRow * static_cast<double>(chart.bars.size());
-  std::string out = open_svg(kWidth, bottom + 12, chart.title);
   std::vector<LegendEntry> entries;
   for (size_t c = 0; c < chart.categories.size(); ++c)
     if (is_visible(chart, c, x)) entries.push_back({chart.categories[c], colour_class(c)});
-  out += legend(entries, 0, 38);
-  for (size_t row = 0; row < chart.bars.size(); ++row) {
-    const StackedBar& bar = chart.bars[row];
-    const double y = kFirstRow + kRow * static_cast<double>(row);
-    if (row == 0 || bar.group != chart.bars[row - 1].group)
-      out += fmt::format("<text x=\"0\" y=\"{}\">{}</text>", y + 12, xml_escape(bar.group));
-    out += draw_bar(chart, bar, x, y);
+  std::string drawn;
+  double y = 38;
+  for (const std::vector<LegendEntry>& row : in_rows(entries, chart.width)) {
+    drawn += legend(row, 0, y);
+    y += kLegendRow;
+  }
+  const double first = y + kFirstRow - 38 - kLegendRow;
+  y = first;
+  for (size_t i = 0; i < chart.bars.size(); ++i) {
+    const StackedBar& bar = chart.bars[i];
+    if (i == 0 || bar.group != chart.bars[i - 1].group) {
+      drawn += fmt::format("<text x=\"0\" y=\"{}\">{}</text>", y + 12, xml_escape(bar.group));
+      if (is_narrow(chart)) y += kRow;
+    }
+    drawn += draw_bar(chart, bar, x, y);
+    y += kRow;
   }
   if (chart.limit > 0) {
     const double at = x.pixel(static_cast<double>(chart.limit));
-    out += line_at("limit", at, kFirstRow - 8, at, bottom);
+    drawn += line_at("limit", at, first - 8, at, y);
   }
-  return out + "</svg>";
+  return open_svg(chart.width, y + 12, chart.title) + drawn + "</svg>";
 }
 
 }  // namespace snug::report

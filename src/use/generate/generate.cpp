@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 
 #include "base/error.h"
@@ -133,16 +134,24 @@ void generate(const recipe::GenerateOptions& given) {
       {.precision = options.precision, .quantize = options.quantize, .adapters = options.adapters});
   const data::TextEncoder encoder = data::make_encoder(*lm.tokenizer);
   const std::vector<data::PreparedPicture> pictures = read_pictures(options, lm);
+  std::set<std::string> said;
+  const auto say_once = [&](const std::string& system) {
+    if (said.insert(system).second)
+      std::fprintf(stderr,
+                   "(system message, as in all rows of the training: %s; --sys_prompt gives "
+                   "another)\n",
+                   printable_lines(system).c_str());
+  };
   const auto prompt = [&](const engine::LoadedAdapter* adapter) {
     const auto style_of = pictures.empty() ? style_of_prompts : style_of_questions;
     const data::PromptStyle style = style_of(options.prompt_style, lm, adapter, encoder);
     const std::string asked = lm.model->reads().pictures_anywhere
                                   ? data::with_marks(*options.prompt, std::ssize(pictures))
                                   : *options.prompt;
-    return prompt_with_pictures(
-        *lm.model, style.encoder_of_prompts(encoder),
-        prompt_text(system_message(options.sys_prompt, style, lm, adapter), asked, style),
-        pictures);
+    const std::string system = system_message(options.sys_prompt, style, lm, adapter);
+    if (!options.sys_prompt && !system.empty()) say_once(system);
+    return prompt_with_pictures(*lm.model, style.encoder_of_prompts(encoder),
+                                prompt_text(system, asked, style), pictures);
   };
   TextGenerator generator(*lm.executor, *lm.model, *lm.tokenizer, lm.precision.compute);
   for (const std::string& one : all) {

@@ -44,6 +44,26 @@ struct FakeHub {
   }
 };
 
+TEST(Dataset, KnowsTheSystemMessageThatAllChatsBeginWith) {
+  const Folder folder;
+  const auto system_of = [&](const std::string& rows) {
+    DatasetOptions options;
+    options.json_path = folder.write("a.jsonl", rows);
+    return load_dataset(options, byte_encoder(true), nullptr).system;
+  };
+  const auto chat = [](const std::string& system) {
+    const std::string turn =
+        system.empty() ? "" : R"({"role":"system","content":")" + system + R"("},)";
+    return R"({"messages":[)" + turn +
+           R"({"role":"user","content":"q"},{"role":"assistant","content":"a"}]})" + "\n";
+  };
+  EXPECT_EQ(system_of(chat("Be brief.") + chat("Be brief.")), "Be brief.");
+  EXPECT_EQ(system_of(chat("Be brief.") + chat("Be long.")), "");
+  EXPECT_EQ(system_of(chat("Be brief.") + chat("")), "");
+  EXPECT_EQ(system_of(chat("") + chat("Be brief.")), "");
+  EXPECT_EQ(system_of(R"({"instruction":"q","output":"a"})"), "");
+}
+
 TEST(Dataset, ReadsAJsonFileAndSplitsIt) {
   const Folder folder;
   DatasetOptions options;

@@ -352,7 +352,7 @@ TEST(Rows, ReadsCallsThatAreTexts) {
       "a.jsonl",
       R"({"messages":[{"role":"user","content":"q"},)"
       R"({"role":"tool_call","content":"{\"name\":\"f\",\"arguments\":{\"a\":1}}"},)"
-      R"({"role":"tool_call","content":"{\"name\":\"g\",\"arguments\":{}}"},)"
+      R"({"role":"tool_call","content":"{\"name\":\"g\"}"},)"
       R"({"role":"tool_response","content":"r"},{"role":"assistant","content":"a"}]})"
       "\n"
       R"j({"conversations":[{"from":"human","value":"q"},{"from":"function_call","value":"f(1)"},)j"

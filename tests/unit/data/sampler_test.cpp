@@ -274,8 +274,9 @@ TEST(Split, RefusesSharesThatLeaveNothing) {
   for (const double bad : {1.0, -0.1, 1.5, std::nan("")})
     EXPECT_CONTAINS(message_of([&] { split_rows(numbered_rows(4), bad, 1); }),
                     "val_split_fraction");
-  EXPECT_CONTAINS(message_of([] { split_rows(numbered_rows(1), 0.5, 1); }),
+  EXPECT_CONTAINS(message_of([] { split_rows(numbered_rows(2), 0.6, 1, SplitRounding::Up); }),
                   "leaves none to train on");
+  EXPECT_EQ(split_rows(numbered_rows(1), 0.5, 1).train.size(), 1U) << "to look at a single row";
 }
 
 TEST(Split, ReadsAFolderOfTwoFiles) {

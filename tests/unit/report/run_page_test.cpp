@@ -8,10 +8,12 @@
 #include <cstdlib>
 #include <fstream>
 #include <limits>
+#include <regex>
 
 #include "base/bytes.h"
 #include "base/files.h"
 #include "report/charts/charts.h"
+#include "report/html_page.h"
 #include "report/tables.h"
 #include "support/temp_folder.h"
 
@@ -55,6 +57,37 @@ TEST(ReportPage, EachChartStandsAlone) {
   for (const auto& svg : {loss_svg(record), throughput_svg(record), memory_svg(record)})
     EXPECT_EQ(xml_fault(svg), "");
   EXPECT_EQ(loss_svg({}) + throughput_svg({}) + memory_svg({}), "");
+}
+
+// A phone of 390 pixels leaves 350, so nothing is cut or has to be scrolled.
+TEST(ReportPage, ChartsForAPhoneKeepToItsWidth) {
+  RunRecord record = example(60);
+  record.device.budget_bytes = 2 * kGiB;
+  const std::regex rectangle(R"re(<rect class="[^"]*" x="([\d.]+)" y="[\d.]+" width="([\d.]+)")re");
+  const std::regex text(R"re(<text[^>]* x="([\d.]+)" y="[\d.]+"( text-anchor="end")?>([^<]*)<)re");
+  size_t rectangles = 0, texts = 0;
+  for (const auto chart : {loss_svg, throughput_svg, memory_svg}) {
+    const std::string svg = chart(record, kPhoneWidth);
+    EXPECT_NE(svg.find(" width=\"320\""), std::string::npos);
+    EXPECT_NE(report_html(record).find(svg), std::string::npos);
+    const auto end = std::sregex_iterator();
+    for (auto found = std::sregex_iterator(svg.begin(), svg.end(), rectangle); found != end;
+         ++found) {
+      EXPECT_LE(std::stod((*found)[1]) + std::stod((*found)[2]), 320) << (*found)[0];
+      ++rectangles;
+    }
+    for (auto found = std::sregex_iterator(svg.begin(), svg.end(), text); found != end; ++found) {
+      const double from = std::stod((*found)[1]),
+                   wide = 6.5 * static_cast<double>((*found)[3].length());
+      if ((*found)[2].matched)
+        EXPECT_GE(from - wide, 0) << (*found)[0];
+      else
+        EXPECT_LE(from + wide, 330) << (*found)[0];
+      ++texts;
+    }
+  }
+  EXPECT_GE(rectangles, 20U);
+  EXPECT_GE(texts, 20U);
 }
 
 TEST(ReportPage, TheCheckItselfCanFail) { EXPECT_NE(xml_fault("<a>\x01&</b>"), ""); }

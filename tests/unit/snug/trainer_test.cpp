@@ -3,9 +3,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full_like.h>
+#include <ATen/ops/stack.h>
 #include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
 #include <limits>
 #include <vector>
@@ -123,6 +126,32 @@ TEST(Trainer, GoesOnFromWhatItSaved) {
   Trainer second(
       read_recipe({folder / "final", "--precision", "32-true", "--out_dir", folder.path()}, true));
   EXPECT_NEAR(second.evaluate(ids, ids), first.evaluate(ids, ids), 1e-6);
+}
+
+// Nothing is learnt from samples without labels: not even decay changes the weights.
+TEST(Trainer, LeavesTheWeightsWhereNoLabelCounts) {
+  const at::Tensor ids = rows(2, 8);
+  Trainer trainer(recipe_with({"--optimizer.weight_decay", "0.5", "--optimizer.lr", "0.1"}));
+  trainer.step(ids, ids);
+  const double before = trainer.evaluate(ids, ids);
+  const Step none = trainer.step(ids, at::full_like(ids, -100));
+  EXPECT_FALSE(none.updated);
+  EXPECT_TRUE(std::isnan(none.loss));
+  EXPECT_EQ(none.loss_tokens, 0);
+  EXPECT_EQ(trainer.evaluate(ids, ids), before);
+  EXPECT_TRUE(trainer.step(ids, ids).updated);
+}
+
+TEST(Trainer, CountsOnlyMicroBatchesWithLabels) {
+  const std::vector<std::string> options{"--train.micro_batch_size", "1",
+                                         "--train.loss_normalization", "micro"};
+  const at::Tensor ids = rows(3, 8), labels = ids.clone();
+  labels[1].fill_(-100);
+  const at::Tensor with_labels = at::stack({ids[0], ids[2]});
+  Trainer all(recipe_with(options)), some(recipe_with(options));
+  const Step mixed = all.step(ids, labels), alone = some.step(with_labels, with_labels);
+  EXPECT_DOUBLE_EQ(mixed.loss, alone.loss);
+  EXPECT_DOUBLE_EQ(mixed.grad_norm, alone.grad_norm);
 }
 
 TEST(Trainer, TellsOfAStepThatWasNotTaken) {

@@ -60,6 +60,33 @@ TEST(Modelfile, LeavesOutWhatGoWouldRead) {
   EXPECT_EQ(text.find("TEMPLATE \"\"\""), text.npos) << text;
 }
 
+TEST(Modelfile, HasTheSystemMessageOfTrainingWhereItCanBeRead) {
+  const auto with_system = [](const std::string& source, const std::string& system) {
+    ModelfileOptions options = kOptions;
+    options.system = system;
+    return modelfile(chat_style(source), options);
+  };
+  const std::string turns =
+      "{% for m in messages %}<|{{ m['role'] }}|>{{ m['content'] }}</s>{% endfor %}"
+      "{% if add_generation_prompt %}<|assistant|>{% endif %}";
+  EXPECT_NE(with_system(turns, "Say letters.").find("SYSTEM \"\"\"Say letters.\"\"\"\n"),
+            std::string::npos);
+  EXPECT_EQ(with_system(turns, "").find("SYSTEM"), std::string::npos);
+  const std::string quoted = with_system(turns, "Say \"\"\"x.");
+  EXPECT_EQ(quoted.find("SYSTEM"), std::string::npos);
+  EXPECT_NE(quoted.find("# the training's system message has three quotation marks"),
+            std::string::npos);
+  // A template that refuses such a turn.
+  const std::string none =
+      "{% for m in messages %}{% if m['role'] == 'system' %}{{ raise_exception('none') }}{% endif "
+      "%}"
+      "<|{{ m['role'] }}|>{{ m['content'] }}</s>{% endfor %}"
+      "{% if add_generation_prompt %}<|assistant|>{% endif %}";
+  const std::string text = with_system(none, "Say letters.");
+  EXPECT_NE(text.find("TEMPLATE"), std::string::npos);
+  EXPECT_EQ(text.find("SYSTEM"), std::string::npos) << text;
+}
+
 TEST(Modelfile, HasTheStylesOfFineTuning) {
   EXPECT_EQ(modelfile(data::PromptStyle::make("plain", {}), kOptions),
             "FROM ./m.gguf\nTEMPLATE \"\"\"{{ .Prompt }}\"\"\"\nPARAMETER stop \"</s>\"\n");
