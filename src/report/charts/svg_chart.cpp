@@ -198,7 +198,7 @@ Axis bytes_axis(const StackedChart& chart) {
     x.include(std::max(sum, static_cast<double>(bar.marker)));
   }
   x.from = is_narrow(chart) ? 104 : 168;
-  x.to = chart.width - (is_narrow(chart) ? 72 : 90);  // the figures have their own column
+  x.to = chart.width - (is_narrow(chart) ? 82 : 90);  // the figures have their own column
   return x;
 }
 
