@@ -57,6 +57,7 @@ std::string hash_of_events(const Planned& p) {
   Hash hash, until_last;
   uint64_t first = 0;
   memory::Ledger& ledger = memory::meta_ledger();
+  const memory::ByCategory before = ledger.by_category();
   ledger.observe([&](const memory::Change& change) {
     if (first == 0) first = change.serial;
     hash.add(static_cast<int64_t>(change.serial - first));
@@ -64,7 +65,7 @@ std::string hash_of_events(const Planned& p) {
     hash.add(static_cast<int64_t>(change.phase));
     hash.add(memory::unit_name(change.unit));
     hash.add(static_cast<int64_t>(2 * change.recorded + change.empties));
-    for (const int64_t bytes : *change.live) hash.add(bytes);
+    for (size_t c = 0; c < before.size(); ++c) hash.add((*change.live)[c] - before[c]);
     if (change.bytes > 0) until_last = hash;
   });
   const auto transport = p.device.kind == at::kCUDA ? dist::Transport::Nccl : dist::Transport::Mpi;
