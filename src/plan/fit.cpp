@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
-#include <thread>
 #include <utility>
 
 #include "base/error.h"
@@ -18,6 +17,7 @@
 #include "plan/search_space.h"
 #include "recipe/batches.h"
 #include "recipe/selection.h"
+#include "watch/machine/machine.h"
 
 namespace snug::plan {
 namespace {
@@ -256,25 +256,32 @@ class FitSearch {
   enum class Outcome { Refused, TooLarge, Fits };
   struct Trial {
     Outcome outcome = Outcome::Refused;
-    bool is_planned = false;
-    Candidate candidate;  // if it is planned
+    int64_t plans = 0;    // that it took
+    Candidate candidate;  // of the last of them
     Missing missing;
   };
 
   // On all processors, each plan with ledgers of its own.
   template <class Work>
-  static void for_each_plan(size_t count, const Work& work) {
+  void for_each_plan(size_t count, const Work& work) const {
     const at::ThreadLocalState state;
-    const auto processors = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-    data::for_each_index(count, processors, [&](size_t i) {
+    data::for_each_index(count, num_threads(), [&](size_t i) {
       const at::ThreadLocalStateGuard same_state(state);
       const memory::OwnMetaLedgers ledgers;
       work(i);
     });
   }
 
-  // Whether a technique that the search has turned on does nothing for this micro-batch.
+  int num_threads() const {
+    const auto most = static_cast<int>(recipe_.num_threads);
+    return most > 0 ? std::min(most, machine::usable_cores()) : machine::usable_cores();
+  }
+
+  // Whether a technique that is on here, but not in the given recipe, does nothing for this
+  // micro-batch. With clipping it does: it takes less, at the price of a second backward, which is
+  // why suggestions leave it out.
   bool saves_nothing(const recipe::Recipe& r) const {
+    if (r.train.max_norm.value_or(0) > 0) return false;
     return std::ranges::any_of(recipe::techniques(), [&](const recipe::TechniqueTraits& traits) {
       return traits.saves != nullptr && !traits.saves(r) && recipe::is_on(traits, r) &&
              !recipe::is_on(traits, recipe_);
@@ -287,7 +294,7 @@ class FitSearch {
     recipe.train.micro_batch_size = tried.micro_batch_size;
     if (saves_nothing(recipe)) return {};
     if (layout.divides_the_model() && !is_worth(least_seconds(recipe))) return {};
-    Trial trial{.is_planned = true};
+    Trial trial{.plans = 1};
     try {
       trial.candidate = evaluate_neediest(model_, recipe, work_, device_, Detail::Sketch);
     } catch (const UserError&) {
@@ -301,7 +308,7 @@ class FitSearch {
   }
 
   void consider(const Trial& trial) {
-    tried_ += trial.is_planned ? 1 : 0;
+    tried_ += trial.plans;
     if (trial.outcome == Outcome::Refused) return;
     learn(trial.candidate);
     if (trial.outcome == Outcome::TooLarge) {
@@ -321,10 +328,6 @@ class FitSearch {
 
   // --- the micro-batches of a setting ---
 
-  // A larger micro-batch takes no less memory and no more time, but for two cases: a step of one
-  // micro-batch whose gradients the backward frees, and pipelines. So the largest and the smallest,
-  // which are tried first, bound those between.
-
   // Of a single layout all are of interest, if they are few: smaller ones take less memory, perhaps
   // at less time than other techniques would.
   bool tries_all(const std::vector<int64_t>& sizes) const {
@@ -340,7 +343,9 @@ class FitSearch {
     return trials;
   }
 
-  // Whether a micro-batch between these two could be faster than all that take no more memory.
+  // Whether a micro-batch between these two could be faster than all that take no more memory: a
+  // larger one takes no less memory and no more time, but for pipelines and for a step of one
+  // micro-batch whose gradients the backward frees, which is always tried.
   bool may_be_on_front(const Trial& largest, const Trial& smallest) const {
     if (largest.outcome == Outcome::Refused || smallest.outcome != Outcome::Fits) return false;
     const StepCost& cost = largest.candidate.cost;
@@ -359,9 +364,11 @@ class FitSearch {
     if (trials.front().outcome == Outcome::Fits) return {trials.front()};
     if (trials.back().outcome != Outcome::Fits) return trials;
     Trial best = std::move(trials.back());
+    int64_t plans = trials.front().plans + best.plans;
     for (size_t too_large = 0, fits = sizes.size() - 1; fits - too_large > 1;) {
       const size_t middle = std::midpoint(too_large, fits);
       Trial trial = planned({&layout, &setting, sizes[middle]});
+      plans += trial.plans;
       if (trial.outcome == Outcome::Fits) {
         fits = middle;
         best = std::move(trial);
@@ -369,6 +376,7 @@ class FitSearch {
         too_large = middle;
       }
     }
+    best.plans = plans;
     return {best};
   }
 

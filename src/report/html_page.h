@@ -19,7 +19,7 @@ std::string element(std::string_view tag, std::string_view text);
 // Two versions of a drawing, of which CSS shows one (classes wide and small-only): wide screens and
 // paper, or a phone. Empty for two empty ones.
 std::string either(const std::string& wide, const std::string& small);
-constexpr double kPhoneWidth = 320;  // of the small one, so that it is not scaled
+constexpr double kPhoneWidth = 320;  // of the small one, in pixels
 
 class HtmlPage {
  public:

@@ -18,7 +18,7 @@ namespace snug::report {
 std::string report_html(const RunRecord& record);
 void write_report_html(const RunRecord& record, const std::filesystem::path& path);
 
-// Single charts as complete SVG documents, so many pixels wide; empty when there is nothing to
+// Single charts as complete SVG documents, `width` pixels wide; empty when there is nothing to
 // draw.
 std::string loss_svg(const RunRecord& record, double width = 760);
 std::string throughput_svg(const RunRecord& record, double width = 760);

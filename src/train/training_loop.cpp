@@ -134,9 +134,9 @@ void TrainingLoop::tell_of_graphs() const {
 void TrainingLoop::tell_of_skipped_end() const {
   if (skipped_ == 0 || parts_.world.rank() > 0) return;
   parts_.log.record().notes.push_back(fmt::format(
-      "the last {} were skipped, since loss or gradients were no numbers; the model is that of "
-      "step {}, which may be why",
-      skipped_ == 1 ? "step" : fmt::format("{} steps", skipped_), state_.step - skipped_));
+      "the last {} skipped, since loss or gradients were no numbers; the model is that of step {}, "
+      "which may be why",
+      skipped_ == 1 ? "step was" : fmt::format("{} steps were", skipped_), updated_));
   log_warning(parts_.log.record().notes.back());
 }
 
@@ -202,6 +202,7 @@ void TrainingLoop::check_numbers(const engine::StepResult& result) {
   const bool finite = std::isfinite(result.loss) && std::isfinite(result.grad_norm);
   if (result.updated && finite) {
     skipped_ = 0;
+    updated_ = state_.step + 1;
     return;
   }
   ++skipped_;

@@ -87,6 +87,7 @@ class TrainingLoop {
   BusyMeter busy_;
   int64_t epoch_ = 0;                     // in which the step began, from 1
   int64_t skipped_ = 0;                   // steps, the last ones
+  int64_t updated_ = 0;                   // the last step that was not skipped
   int64_t spike_ = 0;                     // the step of the last one that was told
   std::optional<int64_t> profiled_step_;  // from 0; none: no profile
 };

@@ -43,7 +43,7 @@ TEST(TechniqueNames, AreKnownInFewFiles) {
   constexpr size_t kKnown = 31;
   std::string list;
   for (const std::string& file : found) list += "\n  " + file;
-  EXPECT_LE(found.size(), kKnown) << "a technique's knowledge belongs into its own files, not"
+  EXPECT_LE(found.size(), kKnown) << "a technique's knowledge belongs in its own files, not"
                                   << list;
   EXPECT_GE(found.size(), kKnown) << "lower kKnown to what is left:" << list;
 }

@@ -95,7 +95,7 @@ std::optional<json> call_from(const json& given) {
   json call = given.contains("function") ? given : json{{"function", function}};
   if (!call.contains("type")) call["type"] = "function";
   json& own = call["function"];
-  // Templates write them of every call.
+  // Chat templates write the arguments of every call: those of one without any are {}.
   if (!own.contains("arguments"))
     own["arguments"] = own.contains("parameters") ? own["parameters"] : json::object();
   return call;

@@ -58,6 +58,7 @@ std::vector<PipelineStep> pipeline_steps(const PipelineShape& shape, int64_t sta
 }
 
 double pipeline_length(const PipelineShape& shape, double backward) {
+  if (shape.stages == 1) return 1;
   std::vector<std::vector<PipelineStep>> steps;
   for (int64_t stage = 0; stage < shape.stages; ++stage)
     steps.push_back(pipeline_steps(shape, stage));

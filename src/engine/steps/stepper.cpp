@@ -56,7 +56,7 @@ StepResult Stepper::step(const SampleIndices& micro_batches, double lr) {
   StepResult result = count(batches);
   // Not even decay: pictures that cannot be read may leave a step nothing to learn.
   if (result.terms == 0) {
-    result.loss = std::numeric_limits<double>::quiet_NaN();
+    result.loss = result.grad_norm = std::numeric_limits<double>::quiet_NaN();
     result.updated = false;
     return result;
   }

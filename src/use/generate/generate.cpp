@@ -138,8 +138,7 @@ void generate(const recipe::GenerateOptions& given) {
   const auto say_once = [&](const std::string& system) {
     if (said.insert(system).second)
       std::fprintf(stderr,
-                   "(system message, as in all rows of the training: %s; --sys_prompt gives "
-                   "another)\n",
+                   "(system message of all training rows: %s; use --sys_prompt for another)\n",
                    printable_lines(system).c_str());
   };
   const auto prompt = [&](const engine::LoadedAdapter* adapter) {

@@ -64,7 +64,8 @@ TEST(ReportPage, ChartsForAPhoneKeepToItsWidth) {
   RunRecord record = example(60);
   record.device.budget_bytes = 2 * kGiB;
   const std::regex rectangle(R"re(<rect class="[^"]*" x="([\d.]+)" y="[\d.]+" width="([\d.]+)")re");
-  const std::regex text(R"re(<text[^>]* x="([\d.]+)" y="[\d.]+"( text-anchor="end")?>([^<]*)<)re");
+  const std::regex text(
+      R"re(<text[^>]* x="([\d.]+)" y="[\d.]+"(?: text-anchor="(\w+)")?>([^<]*)<)re");
   size_t rectangles = 0, texts = 0;
   for (const auto chart : {loss_svg, throughput_svg, memory_svg}) {
     const std::string svg = chart(record, kPhoneWidth);
@@ -77,12 +78,15 @@ TEST(ReportPage, ChartsForAPhoneKeepToItsWidth) {
       ++rectangles;
     }
     for (auto found = std::sregex_iterator(svg.begin(), svg.end(), text); found != end; ++found) {
+      constexpr double kLetter = 6;  // of the page's 12 px, on average
       const double from = std::stod((*found)[1]),
-                   wide = 6.5 * static_cast<double>((*found)[3].length());
-      if ((*found)[2].matched)
-        EXPECT_GE(from - wide, 0) << (*found)[0];
-      else
-        EXPECT_LE(from + wide, 330) << (*found)[0];
+                   wide = kLetter * static_cast<double>((*found)[3].length());
+      const std::string anchor = (*found)[2];
+      const double left = anchor == "end"      ? from - wide
+                          : anchor == "middle" ? from - wide / 2
+                                               : from;
+      EXPECT_GE(left, 0) << (*found)[0];
+      EXPECT_LE(left + wide, 320) << (*found)[0];
       ++texts;
     }
   }

@@ -9,10 +9,11 @@
 namespace snug::ops {
 namespace {
 
-// By device: meta and cuda.
+// On meta each thread plans for itself.
 int64_t& recordings_of(c10::Device device) {
-  static int64_t counts[2] = {};
-  return counts[device.is_meta() ? 0 : 1];
+  static int64_t on_cuda = 0;
+  thread_local int64_t on_meta = 0;
+  return device.is_meta() ? on_meta : on_cuda;
 }
 
 // One less that keeps the memory, which is free with the last.
