@@ -94,6 +94,7 @@ TrainingLoop::TrainingLoop(const Parts& parts, const engine::RunLength& length,
     sampler_.restore({state_.epoch, state_.next_index});
     stepper_.scaler().restore(state_.loss_scale, state_.good_steps);
   }
+  updated_ = state_.step;
   state_.data_fingerprint = parts.dataset.train.fingerprint();
 }
 
