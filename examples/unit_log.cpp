@@ -47,7 +47,7 @@ void run(int argc, char** argv) {
   options.insert(options.end(), argv + 2, argv + argc);
   const auto log = std::make_shared<UnitLog>();
   snug::Trainer trainer(snug::read_recipe(options, /*full=*/true),
-                        {.longest = 64, .policies = {log}});
+                        {.longest = 64, .policies = {[&] { return log; }}});
   const at::Tensor rows = at::randint(50, {4, 64}, at::kLong);
   trainer.step(rows, rows);
   log->print();

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -63,8 +64,8 @@ class BatchSource {
  public:
   virtual ~BatchSource() = default;
 
-  // Makes the micro-batch of these samples.
-  virtual MicroBatch make(std::span<const int64_t> indices) = 0;
+  // Makes the micro-batch of these samples. A plan has one that stands for all.
+  virtual std::shared_ptr<const MicroBatch> make(std::span<const int64_t> indices) = 0;
 
   // Announces the next micro-batches in order, so that they can be made ahead. Requesting others is
   // allowed but waits.
@@ -79,8 +80,8 @@ class TokenBatchSource : public BatchSource {
  public:
   TokenBatchSource(const SampleStore& samples, const MicroBatchOptions& options)
       : samples_(samples), options_(options) {}
-  MicroBatch make(std::span<const int64_t> indices) override {
-    return make_micro_batch(samples_, indices, options_);
+  std::shared_ptr<const MicroBatch> make(std::span<const int64_t> indices) override {
+    return std::make_shared<const MicroBatch>(make_micro_batch(samples_, indices, options_));
   }
 
  private:

@@ -70,4 +70,9 @@ ops::Borders borders(const std::vector<int32_t>& values, ops::Upload& upload) {
   return {sent(values, upload), values};
 }
 
+nn::BatchCounts counts_of(const data::MicroBatch& batch) {
+  const int64_t documents = std::max<int64_t>(0, std::ssize(batch.cu_seqlens) - 1);
+  return {.documents = batch.real_tokens > 0 ? documents : 0, .loss_tokens = batch.loss_tokens};
+}
+
 }  // namespace snug::engine

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/nn/objective.h"
 #include "core/nn/unit.h"
 #include "data/micro_batch.h"
 
@@ -16,6 +17,8 @@ namespace snug::engine {
 // alive.
 nn::Batch to_device(const data::MicroBatch& batch, at::Device device,
                     std::optional<int64_t> ignore_index = std::nullopt);
+// What an objective counts the terms of a micro-batch by.
+nn::BatchCounts counts_of(const data::MicroBatch& batch);
 ops::Borders borders(const std::vector<int32_t>& values, ops::Upload& upload);
 
 }  // namespace snug::engine

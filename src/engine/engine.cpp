@@ -11,28 +11,22 @@
 #include <set>
 
 #include "base/error.h"
-#include "base/trace.h"
 #include "core/memory/disk_file.h"
 #include "core/memory/placement.h"
 #include "core/ops/device/cuda.h"
 #include "core/ops/device/device.h"
 #include "engine/adapters/adapters.h"
 #include "engine/adapters/trained_parts.h"
-#include "engine/exec/policies/optimizer_in_backward.h"
 #include "engine/exec/policies/optimizer_offload.h"
 #include "engine/exec/policies/sharding.h"
 #include "engine/parallel/context_parallel.h"
 #include "engine/parallel/sharding.h"
 #include "engine/parallel/tensor_parallel.h"
 #include "engine/policies.h"
+#include "engine/updaters.h"
 
 namespace snug::engine {
 namespace {
-
-// The formula of torch.nn.utils.clip_grad_norm_.
-double clip_factor(double norm, const std::optional<double>& max_norm) {
-  return max_norm && *max_norm > 0 ? std::min(1.0, *max_norm / (norm + 1e-6)) : 1.0;
-}
 
 // LoRA+ (Hayou et al. 2024): B, which starts at zero, gets a higher learning rate than A.
 optim::Group group_of(nn::ParameterRole role, const recipe::Recipe& recipe) {
@@ -223,18 +217,11 @@ std::vector<optim::NamedTensor> Engine::counted_parameters() const {
   return own;
 }
 
-void Engine::finish_updates() const {
-  if (delayed == nullptr) return;
-  delayed->wait();
-  weights_changed();
-  copies->wait_for_all_on_host();  // the next update writes what they read
-}
-
 checkpoint::TrainingTensors Engine::training_tensors() const {
   if (sharding != nullptr) sharding->finish_publishing();
   checkpoint::TrainingTensors tensors{.parameters = parameters};
-  if (delayed != nullptr) {
-    delayed->wait();
+  if (updater->is_late()) {
+    updater->wait();
     for (const auto& own : updated)
       for (const nn::Parameter* parameter : own)
         tensors.late_weights.push_back({parameter->name, parameter->value.detach()});
@@ -259,47 +246,6 @@ void Engine::drop_gradients() const {
   for (nn::Unit* unit : units)
     for (nn::Parameter* parameter : unit->parameters()) parameter->value.mutable_grad().reset();
   if (sharding != nullptr) sharding->drop_gradients();
-}
-
-Update Engine::step(const std::function<void()>& run_micro_batches, const UpdateOptions& options,
-                    optim::LossScaler& scaler) {
-  if (in_backward != nullptr) {
-    double factor = 1;
-    if (options.max_norm && *options.max_norm > 0) {
-      in_backward->start_measuring();
-      run_micro_batches();
-      factor = clip_factor(global_norm(in_backward->gradient_sum_of_squares()), options.max_norm);
-    }
-    optimizer->begin_step();
-    in_backward->start_updating({.lr = options.lr, .gradient_scale = factor});
-    run_micro_batches();
-    // Weights from the host are there: OptimizerOffload waits for all copies.
-    if (sharding != nullptr) sharding->publish();
-    return {.grad_norm = global_norm(in_backward->gradient_sum_of_squares())};
-  }
-  run_micro_batches();
-  const memory::PhaseGuard phase(memory::Phase::Step);
-  const double scaled_norm = [&] {
-    const trace::Timed timed(trace::Track::Computation, "gradient norm");
-    add_up_common_gradients(*this);
-    return global_norm(optim::gradient_sum_of_squares(counted_parameters()));
-  }();
-  const double unscale = 1.0 / scaler.scale();
-  Update update{.grad_norm = scaled_norm * unscale, .happened = scaler.update(scaled_norm)};
-  finish_updates();
-  if (!update.happened) return update;
-  const optim::StepOptions step{
-      .lr = options.lr,
-      .gradient_scale = unscale * clip_factor(update.grad_norm, options.max_norm)};
-  if (delayed != nullptr) {
-    delayed->start(step);
-    return update;
-  }
-  const trace::Timed timed(trace::Track::Computation, "update");
-  const memory::HostGuard host(updates_on_host);
-  optimizer->step(step);
-  weights_changed();
-  return update;
 }
 
 namespace {
@@ -332,12 +278,14 @@ double balance_of(const models::Model& model, const recipe::Recipe& recipe,
 
 }  // namespace
 
-Engine make_engine(models::Model& model, const recipe::Recipe& recipe, at::Device device,
-                   int64_t max_seqlen, std::shared_ptr<dist::Mesh> mesh) {
+std::unique_ptr<Engine> make_engine(models::Model& model, const recipe::Recipe& recipe,
+                                    at::Device device, int64_t max_seqlen,
+                                    std::shared_ptr<dist::Mesh> mesh) {
   const bool records = recipe.cuda_graphs && ops::kernel_device(device) == at::kCUDA;
   // Before anything is allocated: memory goes back to the stream that it was allocated on.
   if (records && device.is_cuda()) ops::cuda::use_own_stream();
-  Engine engine;
+  auto made = std::make_unique<Engine>();
+  Engine& engine = *made;
   engine.precision = nn::parse_precision(recipe.precision);
   engine.device = device;
   engine.routing = model.routing();
@@ -371,22 +319,22 @@ Engine make_engine(models::Model& model, const recipe::Recipe& recipe, at::Devic
     }
   model.prepare(device, max_seqlen);
   const auto file = open_disk_file(recipe, engine);
-  const auto updated = recipe.delayed_parameter_update
-                           ? DelayedUpdate::aliases_of(engine.parameters)
-                           : engine.parameters;
+  const bool is_late = recipe.delayed_parameter_update;
+  const auto updated = is_late ? DelayedUpdate::aliases_of(engine.parameters) : engine.parameters;
   engine.optimizer = make_optimizer(recipe, engine, updated, file.get());
   engine.optimizer->set_groups(groups_of(engine, recipe));
-  // On cpu the update and the step would compete for the same cores.
-  if (recipe.delayed_parameter_update)
-    engine.delayed = std::make_unique<DelayedUpdate>(*engine.optimizer, engine.parameters, updated,
-                                                     device.is_cuda());
   engine.copies = std::make_unique<ops::CopyStream>(device);
   auto policies = make_policies(recipe, engine, std::move(sharding));
+  // On cpu the update and the step would compete for the same cores.
+  if (is_late)
+    engine.updater = std::make_shared<DelayedUpdate>(engine, updated, device.is_cuda());
+  else if (engine.updater == nullptr)
+    engine.updater = std::make_shared<UpdateAfterBackward>(engine);
   engine.executor =
       std::make_unique<exec::Executor>(engine.units, std::move(policies), engine.ledger(),
                                        engine.stage.ranges, make_links(model, recipe, engine));
   if (records) engine.executor->record_passes();
-  return engine;
+  return made;
 }
 
 }  // namespace snug::engine

@@ -124,8 +124,7 @@ LanguageModel open_language_model(const std::filesystem::path& path, at::Device 
                                         ? options.max_seqlen
                                         : checkpoint.model->dimensions().max_positions);
   result.model = std::move(checkpoint.model);
-  result.executor = std::make_unique<exec::Executor>(result.model->units(),
-                                                     std::vector<std::unique_ptr<exec::Policy>>(),
+  result.executor = std::make_unique<exec::Executor>(result.model->units(), exec::Policies(),
                                                      memory::ledger_of(device.type()));
   if (!result.adapters.empty()) result.use(result.adapters.front());
   return result;

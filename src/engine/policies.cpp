@@ -43,57 +43,59 @@ bool prefetches(const recipe::Recipe& recipe, const Engine& engine) {
   return ops::kernel_device(engine.units.front()->parameters().front()->value) == at::kCUDA;
 }
 
-using Made = std::unique_ptr<exec::Policy>;
+using Made = std::shared_ptr<exec::Policy>;
 
 Made activation_checkpointing(const recipe::Recipe& recipe, Engine& engine) {
   if (recipe::checkpointing_of(recipe) == recipe::Checkpointing::Selective)
-    return std::make_unique<exec::SelectiveCheckpointing>();
-  return std::make_unique<exec::ActivationCheckpointing>(
+    return std::make_shared<exec::SelectiveCheckpointing>();
+  return std::make_shared<exec::ActivationCheckpointing>(
       of_stage(checkpointed_units(recipe, engine.stage.kinds), engine.stage));
 }
 
 Made activation_offload(const recipe::Recipe& recipe, Engine& engine) {
-  return std::make_unique<exec::ActivationOffload>(*engine.copies, prefetches(recipe, engine));
+  return std::make_shared<exec::ActivationOffload>(*engine.copies, prefetches(recipe, engine));
 }
 
 Made optimizer_in_backward(const recipe::Recipe& /*recipe*/, Engine& engine) {
-  std::function<void(int64_t)> updated;
+  exec::OptimizerInBackward::Publish publish;
   if (engine.publishes_weights)
-    updated = [parameters = engine.updated, copies = engine.copies.get()](int64_t i) {
-      exec::send_weights_from_home(parameters[static_cast<size_t>(i)], *copies);
+    publish.unit = [&engine](int64_t i) {
+      exec::send_weights_from_home(engine.updated[static_cast<size_t>(i)], *engine.copies);
     };
-  auto policy = std::make_unique<exec::OptimizerInBackward>(
+  // Weights from the host are there then: OptimizerOffload waits for all copies.
+  if (engine.sharding != nullptr) publish.all = [&engine] { engine.sharding->publish(); };
+  auto policy = std::make_shared<exec::OptimizerInBackward>(
       *engine.optimizer, engine.parameters, engine.counted, parameter_ranges(engine),
-      engine.updates_on_host, updated);
-  engine.in_backward = policy.get();
+      engine.updates_on_host, std::move(publish));
+  engine.updater = policy;
   return policy;
 }
 
 // An update within the backward needs its gradients at once.
 Made optimizer_offload(const recipe::Recipe& recipe, Engine& engine) {
-  return std::make_unique<exec::OptimizerOffload>(
+  return std::make_shared<exec::OptimizerOffload>(
       engine.updated, *engine.copies, prefetches(recipe, engine) && !recipe.optimizer_in_backward);
 }
 
 // With sharding, gathering brings shards from the host to the device.
 Made weight_streaming(const recipe::Recipe& recipe, Engine& engine) {
   if (engine.sharding != nullptr) return nullptr;
-  return std::make_unique<exec::WeightStreaming>(
+  return std::make_shared<exec::WeightStreaming>(
       engine.units, *engine.copies, prefetches(recipe, engine), recipe.expert_streaming);
 }
 
 Made expert_streaming(const recipe::Recipe& recipe, Engine& engine) {
-  return std::make_unique<exec::ExpertStreaming>(engine.units, *engine.copies,
+  return std::make_shared<exec::ExpertStreaming>(engine.units, *engine.copies,
                                                  prefetches(recipe, engine));
 }
 
 Made cast_cache(const recipe::Recipe& /*recipe*/, Engine& engine) {
-  return std::make_unique<exec::CastCache>(engine.units);
+  return std::make_shared<exec::CastCache>(engine.units);
 }
 
 using recipe::Technique;
 
-// In the order in which they nest. A delayed update is the engine's own (engine/delayed_update).
+// In the order in which they nest.
 constexpr std::pair<Technique, Made (*)(const recipe::Recipe&, Engine&)> kPolicies[] = {
     {Technique::ActivationCheckpointing, activation_checkpointing},
     {Technique::ActivationOffload, activation_offload},
@@ -118,10 +120,9 @@ std::vector<bool> checkpointed_units(const recipe::Recipe& recipe,
   return units;
 }
 
-std::vector<std::unique_ptr<exec::Policy>> make_policies(const recipe::Recipe& recipe,
-                                                         Engine& engine,
-                                                         std::unique_ptr<exec::Sharding> sharding) {
-  std::vector<std::unique_ptr<exec::Policy>> policies;
+exec::Policies make_policies(const recipe::Recipe& recipe, Engine& engine,
+                             std::unique_ptr<exec::Sharding> sharding) {
+  exec::Policies policies;
   for (const auto& [technique, make] : kPolicies)
     if (is_on(recipe::traits_of(technique), recipe))
       if (Made policy = make(recipe, engine)) policies.push_back(std::move(policy));

@@ -17,9 +17,8 @@ std::vector<bool> checkpointed_units(const recipe::Recipe& recipe,
                                      const std::vector<nn::UnitKind>& kinds);
 
 // The engine's units, parameters and optimizer must exist already. `sharding` joins the list unless
-// it is null.
-std::vector<std::unique_ptr<exec::Policy>> make_policies(const recipe::Recipe& recipe,
-                                                         Engine& engine,
-                                                         std::unique_ptr<exec::Sharding> sharding);
+// it is null. A policy that updates the weights becomes the engine's updater.
+exec::Policies make_policies(const recipe::Recipe& recipe, Engine& engine,
+                             std::unique_ptr<exec::Sharding> sharding);
 
 }  // namespace snug::engine

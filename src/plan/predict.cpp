@@ -9,8 +9,7 @@
 #include "core/ops/attention/library_attention.h"
 #include "core/ops/device/device.h"
 #include "core/ops/device/host_waits.h"
-#include "engine/engine.h"
-#include "engine/parallel/context_parallel.h"
+#include "engine/run.h"
 #include "engine/strategy.h"
 #include "models/family.h"
 
@@ -107,6 +106,104 @@ int64_t micro_batches_of_sketch(const recipe::Recipe& recipe, const dist::MeshSh
   return std::min(all, kRounds * stages + all % stages);
 }
 
+// The micro-batch that stands for all of a step.
+class OneForAll final : public data::BatchSource {
+ public:
+  explicit OneForAll(const data::MicroBatch& batch)
+      : batch_(std::make_shared<const data::MicroBatch>(batch)) {}
+  std::shared_ptr<const data::MicroBatch> make(std::span<const int64_t> /*indices*/) override {
+    return batch_;
+  }
+
+ private:
+  std::shared_ptr<const data::MicroBatch> batch_;
+};
+
+// Counts what a step does: of the micro-batches that run, and of the others, which are like them.
+class StepFigures final : public engine::StepObserver {
+ public:
+  // Micro-batches: those that run, those of the step, and those of one round through a pipeline.
+  struct Counts {
+    int64_t shown = 0, all = 0, round = 0;
+    int64_t not_shown() const { return all - shown; }
+  };
+  using OnWork = std::function<void(const ops::Work&, double times)>;
+
+  // `before`: bytes that were live before the plan.
+  StepFigures(const dist::Mesh& mesh, const memory::Ledger& ledger, const OnWork& on_work,
+              const Counts& counts, int64_t before)
+      : mesh_(mesh),
+        ledger_(ledger),
+        on_work_(on_work),
+        counts_(counts),
+        live_before_(before),
+        before_(traffic_of(mesh)),
+        so_far_(static_cast<size_t>(counts.shown)),
+        waits_so_far_(static_cast<size_t>(counts.shown) + 1) {}
+
+  void begin_step(bool is_last) {
+    if (on_work_ && is_last) counter_.emplace(note_);
+    waits_before_ = ops::num_host_waits();
+    waits_not_shown_ = 0;
+  }
+
+  // Rounds of micro-batches but the last are alike: those that are not run have the traffic of the
+  // one before it.
+  void begin_micro_batch(int64_t number) override {
+    in_passes_ = true;
+    const MeshTraffic now = traffic_of(mesh_);
+    const bool ends_alike = number >= counts_.round && number + 1 == counts_.shown;
+    if (ends_alike && counts_.not_shown() > 0)
+      in_round_ = sum(now, so_far_[static_cast<size_t>(number - counts_.round)], -1);
+    so_far_[static_cast<size_t>(number)] = now;
+    waits_so_far_[static_cast<size_t>(number)] = ops::num_host_waits();
+    ++num_run_;
+  }
+  void after_forward() override {
+    if (after_forward_ == 0) after_forward_ = ledger_.allocated() - live_before_;
+  }
+  void after_sweep() override {
+    in_passes_ = false;
+    waits_so_far_.back() = ops::num_host_waits();
+    if (counts_.not_shown() > 0)
+      waits_not_shown_ += counts_.not_shown() * (waits_so_far_[2] - waits_so_far_[1]);
+  }
+  void after_update() override {
+    host_waits_ = ops::num_host_waits() - waits_before_ + waits_not_shown_;
+  }
+
+  MeshTraffic traffic_shown() const { return sum(traffic_of(mesh_), before_, -1); }
+
+  void end(Prediction& result) {
+    counter_.reset();
+    result.micro_batches = num_run_;
+    result.after_forward = after_forward_;
+    result.host_waits = host_waits_;
+    // Clipping with the optimizer in backward runs all of them twice.
+    const int64_t sweeps = num_run_ / counts_.shown;
+    result.traffic = sum(traffic_shown(), in_round_, sweeps * counts_.not_shown() / counts_.round);
+  }
+
+ private:
+  const dist::Mesh& mesh_;
+  const memory::Ledger& ledger_;
+  const OnWork& on_work_;
+  Counts counts_;
+  int64_t live_before_;
+  MeshTraffic before_, in_round_{};
+  std::vector<MeshTraffic> so_far_;
+  std::vector<int64_t> waits_so_far_;
+  int64_t waits_before_ = 0, waits_not_shown_ = 0, host_waits_ = 0;
+  int64_t num_run_ = 0, after_forward_ = 0;
+  bool in_passes_ = false;
+  // The second of two, and of three, stands for all that are not run.
+  std::function<void(const ops::Work&)> note_ = [this](const ops::Work& work) {
+    const bool stands = in_passes_ && (num_run_ - 1) % counts_.shown == 1;
+    on_work_(work, stands ? static_cast<double>(1 + counts_.not_shown()) : 1.0);
+  };
+  std::optional<ops::WorkCounter> counter_;
+};
+
 }  // namespace
 
 int64_t bytes_on_device(const Prediction& prediction, at::DeviceType kind) {
@@ -141,7 +238,14 @@ Prediction predict(const models::Model& model, const recipe::Recipe& recipe,
   if (options.timeline) recorder = std::make_unique<TimelineRecorder>(ledger);
   {
     const auto twin = models::model_like(model);
-    engine::Engine engine = engine::make_engine(*twin, recipe, at::kMeta, max_seqlen, options.mesh);
+    OneForAll batches(largest);
+    engine::Run run(*twin, recipe, batches,
+                    {.device = at::kMeta,
+                     .longest = max_seqlen,
+                     .mesh = options.mesh,
+                     .objective = options.objective,
+                     .policies = options.policies});
+    const engine::Engine& engine = run.engine();
     result.resident = ledger.by_category();
     result.on_disk = disk.allocated() - disk_before;
     result.weights_on_disk = disk.by_category()[kWeights] - weights_before;
@@ -156,77 +260,34 @@ Prediction predict(const models::Model& model, const recipe::Recipe& recipe,
           result.expert_bytes += static_cast<double>(parameter->value.nbytes());
     }
     result.tokens = static_cast<int64_t>(largest.input_ids.size());
-    result.micro_batches = 0;
-    // Rounds of micro-batches but the last are alike: those that are not run have the traffic of
-    // the one before it.
     const dist::MeshShape& shape = options.mesh->shape();
     const int64_t matter = micro_batches_that_matter(recipe, shape);
     // With more micro-batches every plan is a sketch.
     constexpr int64_t kMostShown = 1024;
     const bool sketch = options.sketch || matter > kMostShown;
     const int64_t shown = sketch ? micro_batches_of_sketch(recipe, shape, matter) : matter;
-    const int64_t round = shape[dist::Axis::Pipeline];
-    const int64_t not_shown = engine::micro_batches_of_step(recipe, shape) - shown;
-    MeshTraffic in_round{};
-    std::vector<MeshTraffic> so_far(static_cast<size_t>(shown));
-    std::vector<int64_t> waits_so_far(static_cast<size_t>(shown) + 1);
-    int64_t waits_not_shown = 0;
-    const auto make = [&](int64_t i) -> exec::MicroBatch {
-      const MeshTraffic now = traffic_of(*options.mesh);
-      if (i >= round && i + 1 == shown && not_shown > 0)
-        in_round = sum(now, so_far[static_cast<size_t>(i - round)], -1);
-      so_far[static_cast<size_t>(i)] = now;
-      waits_so_far[static_cast<size_t>(i)] = ops::num_host_waits();
-      ++result.micro_batches;
-      return {
-          .batch = engine::own_tokens(largest, at::kMeta, *options.mesh, recipe.data.ignore_index),
-          .pass = {.compute = engine.precision.compute,
-                   .objective = engine.objective.get(),
-                   .dropout_key = 0,
-                   .last_micro_batch = i + 1 == shown}};
-    };
-    // The second of two, and of three, stands for all that are not run.
-    bool in_passes = false;
-    const auto note = [&](const ops::Work& work) {
-      const bool stands = in_passes && (result.micro_batches - 1) % shown == 1;
-      options.on_work(work, stands ? static_cast<double>(1 + not_shown) : 1.0);
-    };
-    std::optional<ops::WorkCounter> counter;
-    const auto run_micro_batches = [&] {
-      in_passes = true;
-      engine.executor->forward_backward({.count = shown, .make = make});
-      in_passes = false;
-      waits_so_far.back() = ops::num_host_waits();
-      if (not_shown > 0) waits_not_shown += not_shown * (waits_so_far[2] - waits_so_far[1]);
-    };
-    engine.executor->on_forward_done([&] {
-      if (result.after_forward == 0) result.after_forward = ledger.allocated() - before;
-    });
-    const MeshTraffic before_step = traffic_of(*options.mesh);
-    optim::LossScaler scaler(engine.precision.loss_scaling);
+    StepFigures figures(*options.mesh, ledger, options.on_work,
+                        {.shown = shown,
+                         .all = engine::micro_batches_of_step(recipe, shape),
+                         .round = shape[dist::Axis::Pipeline]},
+                        before);
+    run.observe(figures);
+    const engine::SampleIndices micro_batches(static_cast<size_t>(shown), {0});
     // A delayed update holds its gradients through the next step; passes are recorded in the
     // third.
-    const int last_step = engine.delayed != nullptr ? 1 : engine.executor->records() ? 2 : 0;
+    const int last_step = engine.updater->is_late() ? 1 : engine.executor->records() ? 2 : 0;
     for (int step = 0; step <= last_step; ++step) {
-      if (options.on_work && step == last_step) counter.emplace(note);
-      const int64_t waits_before = ops::num_host_waits();
-      waits_not_shown = 0;
+      figures.begin_step(/*is_last=*/step == last_step);
       if (recorder != nullptr) recorder->begin_step();
-      engine.step(run_micro_batches, {.max_norm = recipe.train.max_norm}, scaler);
-      engine.drop_gradients();
+      run.step(micro_batches, recipe.optimizer.lr);
       if (recorder != nullptr) recorder->end_step();
-      result.host_waits = ops::num_host_waits() - waits_before + waits_not_shown;
     }
-    // Clipping with the optimizer in backward runs all of them twice.
-    const int64_t rounds = result.micro_batches / shown;
-    const MeshTraffic of_shown = sum(traffic_of(*options.mesh), before_step, -1);
-    result.traffic = sum(of_shown, in_round, rounds * not_shown / round);
-    gathered = bytes_gathered(of_shown, recipe, shape);
-    counter.reset();
-    for (const data::MicroBatch& held_out : options.validation)
-      engine.executor->objective(
-          engine::own_tokens(held_out, at::kMeta, *options.mesh, recipe.data.ignore_index),
-          {.compute = engine.precision.compute, .objective = engine.validated.get()});
+    figures.end(result);
+    gathered = bytes_gathered(figures.traffic_shown(), recipe, shape);
+    for (const data::MicroBatch& held_out : options.validation) {
+      OneForAll samples(held_out);
+      run.evaluate(samples, recipe.train.micro_batch_size);
+    }
   }
   const memory::Snapshot peak = ledger.at_peak();
   const memory::Snapshot host_peak = host.at_peak();

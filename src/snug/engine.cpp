@@ -10,11 +10,8 @@
 #include "core/memory/guards.h"
 #include "data/micro_batch.h"
 #include "data/sample_store.h"
-#include "engine/engine.h"
 #include "engine/host.h"
-#include "engine/steps/phases.h"
-#include "engine/steps/stepper.h"
-#include "engine/steps/validation.h"
+#include "engine/run.h"
 #include "engine/strategy.h"
 #include "models/family.h"
 #include "recipe/check.h"
@@ -23,21 +20,6 @@
 
 namespace snug {
 namespace {
-
-// Hands every hook on to a policy that the caller keeps.
-class Borrowed final : public exec::Policy {
- public:
-  explicit Borrowed(std::shared_ptr<exec::Policy> policy) : policy_(std::move(policy)) {}
-  void before_forward(exec::UnitRun& run) override { policy_->before_forward(run); }
-  void after_forward(exec::UnitRun& run) override { policy_->after_forward(run); }
-  void before_backward(exec::UnitRun& run) override { policy_->before_backward(run); }
-  void after_backward(exec::UnitRun& run) override { policy_->after_backward(run); }
-  void after_micro_batch() override { policy_->after_micro_batch(); }
-  void abandon() override { policy_->abandon(); }
-
- private:
-  std::shared_ptr<exec::Policy> policy_;
-};
 
 bool holds_integers(const at::Tensor& tensor) {
   return tensor.defined() && !tensor.is_meta() && at::isIntegralType(tensor.scalar_type(), false);
@@ -92,8 +74,9 @@ class Rows final : public data::BatchSource {
   void set(data::SampleStore store) { store_ = std::move(store); }
   int64_t count() const { return store_.count(); }
   int64_t total_tokens() const { return store_.total_tokens(); }
-  data::MicroBatch make(std::span<const int64_t> indices) override {
-    return data::make_micro_batch(store_, indices, options_);
+  std::shared_ptr<const data::MicroBatch> make(std::span<const int64_t> indices) override {
+    return std::make_shared<const data::MicroBatch>(
+        data::make_micro_batch(store_, indices, options_));
   }
 
  private:
@@ -152,7 +135,8 @@ recipe::Recipe read_recipe(const std::vector<std::string>& options, bool full) {
   return parsed.recipe;
 }
 
-plan::Prediction predict(const recipe::Recipe& recipe, int64_t tokens) {
+plan::Prediction predict(const recipe::Recipe& recipe, int64_t tokens,
+                         const TrainerOptions& options) {
   prepare_without_budget(recipe);
   const auto model = recipe.model.config.empty()
                          ? std::move(models::open_checkpoint(recipe.checkpoint_dir).model)
@@ -171,7 +155,8 @@ plan::Prediction predict(const recipe::Recipe& recipe, int64_t tokens) {
                                     static_cast<int32_t>(recipe.data.ignore_index), sample_at, 1));
   std::vector<int64_t> all(static_cast<size_t>(recipe.train.micro_batch_size));
   std::iota(all.begin(), all.end(), 0);
-  return plan::predict(*model, recipe, rows.make(all), tokens);
+  return plan::predict(*model, recipe, *rows.make(all), tokens,
+                       {.objective = options.objective, .policies = options.policies});
 }
 
 struct Trainer::Parts {
@@ -186,17 +171,14 @@ struct Trainer::Parts {
     longest = std::min(options.longest, base.model().dimensions().max_positions);
     if (longest < 1) throw UserError("longest = {}: give 1 token or more", options.longest);
     engine::choose_matmul_precision(host.device, recipe.matmul_precision);
-    engine = engine::make_engine(base.model(), recipe, host.device, longest);
-    base.load(engine);
-    engine.weights_changed();
-    if (options.objective != nullptr) engine.objective = engine.validated = options.objective;
-    for (const auto& policy : options.policies) {
-      if (policy == nullptr) throw UserError("a policy of TrainerOptions is null");
-      engine.executor->add_policy(std::make_unique<Borrowed>(policy));
-    }
-    own_bytes = engine.ledger().allocated() - others;
-    phases.emplace(engine, records);
-    stepper.emplace(engine, recipe, rows, *phases);
+    run.emplace(base.model(), recipe, rows,
+                engine::RunOptions{.device = host.device,
+                                   .longest = longest,
+                                   .objective = options.objective,
+                                   .policies = options.policies});
+    base.load(run->engine());
+    run->engine().weights_changed();
+    own_bytes = run->engine().ledger().allocated() - others;
   }
 
   // Holds the budget of snug's own tensors, as peaks and predictions count them.
@@ -220,11 +202,8 @@ struct Trainer::Parts {
   engine::Host host;
   int64_t others = 0, own_bytes = 0;  // live on the device between steps: the caller's, and ours
   train::BaseModel base;
-  engine::Engine engine;
   Rows rows;
-  std::vector<report::PhaseRecord> records;
-  std::optional<engine::PhaseRecorder> phases;
-  std::optional<engine::Stepper> stepper;
+  std::optional<engine::Run> run;
 };
 
 Trainer::Trainer(const recipe::Recipe& recipe, const TrainerOptions& options)
@@ -244,13 +223,12 @@ Step Trainer::step(const at::Tensor& input_ids, const at::Tensor& labels,
     micro_batches.emplace_back(static_cast<size_t>(end - begin));
     std::iota(micro_batches.back().begin(), micro_batches.back().end(), begin);
   }
-  memory::Ledger& ledger = p.engine.ledger();
+  memory::Ledger& ledger = p.run->engine().ledger();
   const int64_t live = ledger.allocated();
   p.others = live - p.own_bytes;
   const BudgetHeld held = p.hold_budget();
   ledger.reset_peak();
-  const engine::StepResult result =
-      p.stepper->step(micro_batches, lr.value_or(p.recipe.optimizer.lr));
+  const engine::StepResult result = p.run->step(micro_batches, lr.value_or(p.recipe.optimizer.lr));
   p.own_bytes += ledger.allocated() - live;
   return {.loss = result.loss,
           .grad_norm = result.grad_norm,
@@ -263,29 +241,24 @@ Step Trainer::step(const at::Tensor& input_ids, const at::Tensor& labels,
 double Trainer::evaluate(const at::Tensor& input_ids, const at::Tensor& labels) {
   Parts& p = *parts_;
   p.set_rows(input_ids, labels);
-  p.others = p.engine.ledger().allocated() - p.own_bytes;
+  p.others = p.run->engine().ledger().allocated() - p.own_bytes;
   const BudgetHeld held = p.hold_budget();
-  return engine::validate(*p.engine.executor, p.rows, p.rows.count(),
-                          {.micro_batch_size = p.recipe.train.micro_batch_size,
-                           .compute = p.engine.precision.compute,
-                           .ignore_index = p.recipe.data.ignore_index,
-                           .objective = p.engine.validated.get()})
-      .loss;
+  return p.run->evaluate(p.rows, p.rows.count()).loss;
 }
 
-const memory::Ledger& Trainer::ledger() const { return parts_->engine.ledger(); }
+const memory::Ledger& Trainer::ledger() const { return parts_->run->engine().ledger(); }
 
-std::vector<nn::Unit*> Trainer::units() const { return parts_->engine.units; }
+std::vector<nn::Unit*> Trainer::units() const { return parts_->run->engine().units; }
 
 std::vector<nn::Parameter*> Trainer::parameters() const {
-  return parts_->engine.executor->parameters();
+  return parts_->run->engine().executor->parameters();
 }
 
 void Trainer::save(const std::filesystem::path& folder) {
   if (std::filesystem::exists(folder))
     throw UserError("{} exists already; choose another folder", folder.string());
-  parts_->engine.finish_updates();
-  parts_->base.write_trained(folder, parts_->engine);
+  parts_->run->finish();
+  parts_->base.write_trained(folder, parts_->run->engine());
 }
 
 }  // namespace snug

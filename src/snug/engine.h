@@ -20,6 +20,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -41,13 +42,6 @@ namespace snug {
 // weights without being asked. Options about data have no effect here. Throws UserError.
 recipe::Recipe read_recipe(const std::vector<std::string>& options, bool full = false);
 
-// What a step over train.global_batch_size samples would take, train.micro_batch_size at a time, of
-// `tokens` tokens each, before a byte is allocated. Equal to such a step's peak_bytes, with
-// TrainerOptions::longest = `tokens` (tables of positions are as long). One at a time: it counts
-// what the process allocates. Throws UserError for more tokens than the model takes, for several
-// devices and for fit.
-plan::Prediction predict(const recipe::Recipe& recipe, int64_t tokens);
-
 // One optimizer step.
 struct Step {
   double loss = 0;       // mean over the objective's terms; with cross-entropy its loss tokens
@@ -65,9 +59,18 @@ struct TrainerOptions {
   // What training minimises; null: cross-entropy as the recipe has it. Another one replaces all of
   // that: label smoothing, z-loss and the balancing of experts too.
   std::shared_ptr<const nn::Objective> objective = nullptr;
-  // Called around every unit after the recipe's own techniques.
-  std::vector<std::shared_ptr<exec::Policy>> policies = {};
+  // Each makes a policy, called around every unit after the recipe's own techniques. A prediction
+  // makes its own, whose tensors are on meta.
+  std::vector<std::function<std::shared_ptr<exec::Policy>()>> policies = {};
 };
+
+// What a step over train.global_batch_size samples would take, train.micro_batch_size at a time, of
+// `tokens` tokens each, before a byte is allocated. Equal to such a step's peak_bytes of a trainer
+// with these options and longest = `tokens` (tables of positions are as long; `options.longest` is
+// not read). One at a time: it counts what the process allocates. Throws UserError for more tokens
+// than the model takes, for several devices and for fit.
+plan::Prediction predict(const recipe::Recipe& recipe, int64_t tokens,
+                         const TrainerOptions& options = {});
 
 class Trainer {
  public:

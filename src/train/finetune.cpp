@@ -18,6 +18,7 @@
 #include "engine/export/export.h"
 #include "engine/host.h"
 #include "engine/open_data.h"
+#include "engine/run.h"
 #include "engine/run_length.h"
 #include "engine/strategy.h"
 #include "plan/out_of_memory.h"
@@ -103,7 +104,7 @@ class Finetune {
   std::unique_ptr<data::BatchSource> train_batches_, validation_batches_;
   int64_t max_seqlen_ = 0;
   engine::RunLength length_;
-  engine::Engine engine_;
+  std::optional<engine::Run> run_;
   std::optional<TrainingLoop> loop_;
   std::filesystem::path written_;  // the model
 };
@@ -296,12 +297,12 @@ PlannedRun Finetune::planned() const {
 // free space on its disk counts without it.
 void Finetune::check_disk() {
   constexpr const char* kAmple = "ample";
-  DiskNeed need{
-      .model_bytes = recipe_.train.save_model ? base_->trained_bytes(engine_) : 0,
-      .checkpoint_bytes = checkpoint::bytes_to_save(engine_.training_tensors(), &mesh_->world()),
-      .num_checkpoints =
-          checkpoints_to_write(recipe_, resume_ ? resume_->state.step : 0, length_.steps),
-      .keep = recipe_.train.keep_checkpoints};
+  DiskNeed need{.model_bytes = recipe_.train.save_model ? base_->trained_bytes(run_->engine()) : 0,
+                .checkpoint_bytes =
+                    checkpoint::bytes_to_save(run_->engine().training_tensors(), &mesh_->world()),
+                .num_checkpoints =
+                    checkpoints_to_write(recipe_, resume_ ? resume_->state.step : 0, length_.steps),
+                .keep = recipe_.train.keep_checkpoints};
   if (resume_ && !is_in_others_folder_)
     need.num_there = checkpoint::count_up_to(recipe_.out_dir, resume_->state.step);
   const std::optional<bool> wanted = recipe_.train.save_last_state;
@@ -333,22 +334,24 @@ bool Finetune::may_save_last_state() const {
 }
 
 void Finetune::load_weights() {
-  engine_ = engine::make_engine(base_->model(), recipe_, host_.device, max_seqlen_, mesh_);
-  figures_->set_engine(engine_);
+  run_.emplace(base_->model(), recipe_, *train_batches_,
+               engine::RunOptions{.device = host_.device, .longest = max_seqlen_, .mesh = mesh_});
+  const engine::Engine& engine = run_->engine();
+  figures_->set_engine(engine);
   check_disk();
   // A training checkpoint holds only the trained parameters.
-  if (!resume_ || !base_->trains_whole()) base_->load(engine_);
+  if (!resume_ || !base_->trains_whole()) base_->load(engine);
   if (resume_) {
-    checkpoint::load_tensors(resume_->folder, engine_.training_tensors(), &mesh_->world());
-    engine_.optimizer->set_num_steps(resume_->state.step);
+    checkpoint::load_tensors(resume_->folder, engine.training_tensors(), &mesh_->world());
+    engine.optimizer->set_num_steps(resume_->state.step);
     log_->print(
         fmt::format("Resume   {} at step {}", resume_->folder.string(), resume_->state.step));
   }
   base_->close();
   set_earlier_runs_aside();
-  engine_.weights_changed();
+  engine.weights_changed();
   if (resume_)
-    checkpoint::load_late_weights(resume_->folder, engine_.training_tensors(), &mesh_->world());
+    checkpoint::load_late_weights(resume_->folder, engine.training_tensors(), &mesh_->world());
 }
 
 void Finetune::set_earlier_runs_aside() {
@@ -375,14 +378,13 @@ void Finetune::train() {
   const data::SampleStore& samples = dataset_.train;
   const double tokens_per_sample = static_cast<double>(samples.total_tokens()) /
                                    static_cast<double>(std::max<int64_t>(1, samples.count()));
-  const double peak = engine::peak_flops_per_second(host_.device, engine_.precision.compute);
+  const double peak = engine::peak_flops_per_second(host_.device, run_->engine().precision.compute);
   figures_->set_flops(base_->model().flops_per_token(tokens_per_sample, samples.mean_pictures()),
                       host_.device.is_cuda() ? peak * world_->size() : peak);
   loop_.emplace(TrainingLoop::Parts{.recipe = recipe_,
                                     .dataset = dataset_,
-                                    .train_batches = *train_batches_,
                                     .validation_batches = *validation_batches_,
-                                    .engine = engine_,
+                                    .run = *run_,
                                     .world = *world_,
                                     .mesh = *mesh_,
                                     .log = *log_,
@@ -395,7 +397,7 @@ void Finetune::train() {
 }
 
 void Finetune::finish() {
-  engine_.finish_updates();
+  run_->finish();
   const bool has_frozen = recipe_.lora.enabled || recipe_.model.train_parts != "all";
   if (recipe_.eval.num_samples > 0 || has_frozen) base_->reopen();
   // Written first: a later step may fail, and the model is what the run is for.
@@ -425,7 +427,7 @@ void Finetune::write_model() {
   };
   const auto write = [&](const std::filesystem::path& folder) {
     if (folder == final_folder(recipe_)) log_->check_folder(&mesh_->world());
-    base_->write_trained(folder, engine_, add_prompt_style);
+    base_->write_trained(folder, run_->engine(), add_prompt_style);
   };
   LastWrite wish{.folder = final_folder(recipe_),
                  .write = write,
@@ -464,7 +466,7 @@ void Finetune::show_samples() {
   const bool pictures = dataset_.validation_pictures.are_captions();
   const auto answers = [&] {
     const auto answer = pictures ? caption_held_out : answer_samples;
-    return answer(engine_, base_->model(), *base_->tokenizer(), dataset_, sample_options());
+    return answer(run_->engine(), base_->model(), *base_->tokenizer(), dataset_, sample_options());
   };
   try {
     const std::vector<SampleAnswer> after = answers();
@@ -475,8 +477,8 @@ void Finetune::show_samples() {
                          .before = {},
                          .after = sample.answer});
     if (!base_->can_load()) return;
-    base_->load(engine_);
-    engine_.weights_changed();  // while the adapters are still there
+    base_->load(run_->engine());
+    run_->engine().weights_changed();  // while the adapters are still there
     engine::remove_adapters(base_->model());
     const std::vector<SampleAnswer> before = answers();
     for (size_t i = 0; i < std::min(samples.size(), before.size()); ++i)

@@ -12,7 +12,6 @@
 #include "base/text.h"
 #include "core/memory/ledger.h"
 #include "engine/exec/policies/number_watch.h"
-#include "engine/steps/validation.h"
 #include "report/tables.h"
 #include "train/out_dir/full_disk.h"
 #include "train/records/loss_spike.h"
@@ -78,11 +77,11 @@ TrainingLoop::TrainingLoop(const Parts& parts, const engine::RunLength& length,
     : parts_(parts),
       recipe_(parts.recipe),
       state_(with_first_samples(state, length.sampler)),
-      phases_(parts.engine, parts.log.record().memory.phases),
-      stepper_(parts.engine, parts.recipe, parts.train_batches, phases_),
+      phases_(parts.run.engine(), parts.log.record().memory.phases),
       sampler_(sampler_options(length.sampler)),
       schedule_(schedule_of(parts.recipe, length.steps)),
-      busy_(parts.engine.device.type(), parts.world.position().local_size) {
+      busy_(parts.run.engine().device.type(), parts.world.position().local_size) {
+  parts_.run.observe(phases_);
   tell_of_shorter_warmup();
   if (recipe_.log_memory == recipe::LogMemory::MicroBatch)
     phases_.record_micro_batches([this](const report::PhaseRecord& record) {
@@ -92,7 +91,7 @@ TrainingLoop::TrainingLoop(const Parts& parts, const engine::RunLength& length,
   if (recipe_.profile) profiled_step_ = std::min(state_.step + 1, schedule_.total_steps - 1);
   if (state_.step > 0) {
     sampler_.restore({state_.epoch, state_.next_index});
-    stepper_.scaler().restore(state_.loss_scale, state_.good_steps);
+    parts_.run.scaler().restore(state_.loss_scale, state_.good_steps);
   }
   updated_ = state_.step;
   state_.data_fingerprint = parts.dataset.train.fingerprint();
@@ -101,7 +100,7 @@ TrainingLoop::TrainingLoop(const Parts& parts, const engine::RunLength& length,
 void TrainingLoop::run() {
   parts_.figures.begin_fit();
   if (state_.step == 0 && recipe_.eval.initial_validation) validate();
-  parts_.engine.ledger().reset_peak();
+  parts_.run.engine().ledger().reset_peak();
   parts_.startup.end_stage("before training");
   parts_.startup.begin_first_step();
   while (!is_over()) take_step();
@@ -112,7 +111,7 @@ void TrainingLoop::run() {
 
 // Whether recording was of use.
 void TrainingLoop::tell_of_graphs() const {
-  const exec::RecordedPasses* recorded = parts_.engine.executor->recorded();
+  const exec::RecordedPasses* recorded = parts_.run.engine().executor->recorded();
   std::string note;
   if (recorded == nullptr) {
     if (!recipe_.cuda_graphs) return;
@@ -156,7 +155,7 @@ void TrainingLoop::take_step() {
   epoch_ = state_.epoch + 1;
   std::optional<StepTrace> profile;
   if (state_.step == profiled_step_)
-    profile.emplace(parts_.engine.ledger(), parts_.engine.host_ledger());
+    profile.emplace(parts_.run.engine().ledger(), parts_.run.engine().host_ledger());
   const engine::StepResult result = [&] {
     const trace::Timed timed(trace::Track::Computation, "step", std::to_string(state_.step + 1));
     return step_with_splits(next_micro_batches(), lr);
@@ -179,7 +178,7 @@ void TrainingLoop::take_step() {
     save_checkpoint();
   else if (is_over() && parts_.saves_last_state && !is_in_doubt())
     save_last_state();
-  if (is_over()) parts_.engine.finish_updates();
+  if (is_over()) parts_.run.finish();
   if (validates && is_over()) validate();
   if (!stop) return;
   parts_.figures.fill();
@@ -207,17 +206,18 @@ void TrainingLoop::check_numbers(const engine::StepResult& result) {
     return;
   }
   ++skipped_;
-  const bool scales = parts_.engine.precision.loss_scaling;
+  const bool scales = parts_.run.engine().precision.loss_scaling;
   const bool was_all = !scales && skipped_ == schedule_.total_steps;
   const bool ends =
       result.updated || was_all || skipped_ == (scales ? kMostSkippedScaled : kMostSkipped);
   // While the scale of float16 losses falls, gradients overflow that need no explanation.
   // With updates in the backward the weights have those gradients before anyone could look.
-  const bool is_too_late = parts_.engine.in_backward != nullptr && !std::isfinite(result.grad_norm);
+  const bool is_too_late =
+      parts_.run.engine().updater->is_in_sweep() && !std::isfinite(result.grad_norm);
   const std::string where = scales && !ends ? ""
                             : is_too_late
                                 ? "optimizer_in_backward has brought them into the weights already"
-                                : stepper_.first_non_finite();
+                                : parts_.run.first_non_finite();
   const std::string what = fmt::format("the loss is {} and the gradient norm {} at step {}",
                                        result.loss, result.grad_norm, state_.step + 1);
   if (ends)
@@ -226,7 +226,7 @@ void TrainingLoop::check_numbers(const engine::StepResult& result) {
         "faulty; lower --optimizer.lr or set --train.max_norm 1.0. Earlier checkpoints are as they "
         "were; {}; {}",
         what, skipped_ > 1 ? fmt::format(", the last of {} steps in a row", skipped_) : "",
-        recipe_.optimizer.lr, where, state_of_weights(parts_.engine.parameters, parts_.mesh));
+        recipe_.optimizer.lr, where, state_of_weights(parts_.run.engine().parameters, parts_.mesh));
   if (!scales && parts_.world.rank() == 0)
     log_warning(
         fmt::format("{}: the step is skipped, the weights stay as they were; {}", what, where));
@@ -251,8 +251,8 @@ void TrainingLoop::count_in(const engine::StepResult& result) {
   const data::DataPosition position = sampler_.position();
   state_.epoch = position.epoch;
   state_.next_index = position.next_index;
-  state_.loss_scale = stepper_.scaler().scale();
-  state_.good_steps = stepper_.scaler().good_steps();
+  state_.loss_scale = parts_.run.scaler().scale();
+  state_.good_steps = parts_.run.scaler().good_steps();
 }
 
 // --- the samples of a step ---
@@ -283,7 +283,7 @@ engine::SampleIndices TrainingLoop::next_micro_batches() {
   engine::SampleIndices micro_batches = sampler_.next_step(rank, ranks);
   engine::SampleIndices expected = micro_batches;
   for (auto& indices : sampler_.upcoming_step(rank, ranks)) expected.push_back(std::move(indices));
-  parts_.train_batches.expect(expected);
+  parts_.run.expect(expected);
   // A split once found necessary holds for the rest of the run.
   for (int64_t size = parts_.mesh.is_single() ? recipe_.train.micro_batch_size : 0;
        state_.micro_batch_size > 0 && size > state_.micro_batch_size; size = (size + 1) / 2)
@@ -294,11 +294,11 @@ engine::SampleIndices TrainingLoop::next_micro_batches() {
 engine::StepResult TrainingLoop::step_with_splits(engine::SampleIndices micro_batches, double lr) {
   while (true) {
     try {
-      return stepper_.step(micro_batches, lr);
+      return parts_.run.step(micro_batches, lr);
     } catch (const OutOfMemory& error) {
       const int64_t size =
           state_.micro_batch_size > 0 ? state_.micro_batch_size : recipe_.train.micro_batch_size;
-      if (recipe_.train.on_oom != recipe::OnOom::Split || size == 1 || stepper_.is_updating())
+      if (recipe_.train.on_oom != recipe::OnOom::Split || size == 1 || parts_.run.is_updating())
         throw;
       state_.micro_batch_size = (size + 1) / 2;
       micro_batches = engine::split_micro_batches(micro_batches);
@@ -322,7 +322,7 @@ void TrainingLoop::tell_of_shorter_warmup() const {
 void TrainingLoop::log_step(const engine::StepResult& result, double lr, double seconds) {
   const double rate = static_cast<double>(result.tokens) / std::max(1e-9, seconds);
   const report::RunRecord& record = parts_.log.record();
-  const int64_t num_experts = parts_.engine.routing.num_experts;
+  const int64_t num_experts = parts_.run.engine().routing.num_experts;
   const double expert_load = report::busiest_over_mean(result.routed, num_experts);
   const report::StepStatus status{
       .epoch = epoch_,
@@ -335,8 +335,8 @@ void TrainingLoop::log_step(const engine::StepResult& result, double lr, double 
       .iter_seconds = seconds / static_cast<double>(std::max<int64_t>(1, result.iterations)),
       .tokens_per_second = rate,
       .share_of_peak = parts_.figures.share_of_peak(rate),
-      .memory_bytes = parts_.engine.ledger().at_peak().allocated,
-      .reserved_bytes = memory::peak_reserved_on(parts_.engine.device.type()),
+      .memory_bytes = parts_.run.engine().ledger().at_peak().allocated,
+      .reserved_bytes = memory::peak_reserved_on(parts_.run.engine().device.type()),
       .budget_bytes = record.device.budget_bytes,
       .expert_load = expert_load,
       .num_alloc_retries = memory::cuda_alloc_retries()};
@@ -385,14 +385,8 @@ void TrainingLoop::validate() {
   const data::Dataset& dataset = parts_.dataset;
   if (dataset.validation.empty()) return;
   const Live::Doing doing(parts_.live, "validating");
-  const engine::ValidationResult result = engine::validate(
-      *parts_.engine.executor, parts_.validation_batches, dataset.validation.count(),
-      {.micro_batch_size = recipe_.train.micro_batch_size,
-       .max_batches = recipe_.eval.max_iters,
-       .compute = parts_.engine.precision.compute,
-       .ignore_index = recipe_.data.ignore_index,
-       .objective = parts_.engine.validated.get()},
-      &parts_.mesh);
+  const engine::ValidationResult result = parts_.run.evaluate(
+      parts_.validation_batches, dataset.validation.count(), recipe_.eval.max_iters);
   if (result.tokens == 0)
     return warn("no validation: none of the {} held-out samples has a token to learn{}",
                 dataset.validation.count(),
@@ -412,9 +406,9 @@ void TrainingLoop::save_checkpoint() {
   const Live::Doing doing(parts_.live, "saving");
   parts_.figures.fill();
   parts_.log.check_folder(&parts_.mesh.world());
-  const auto folder = checkpoint::save(recipe_.out_dir, state_, parts_.engine.training_tensors(),
-                                       parts_.log.unfinished(), &parts_.mesh.world(),
-                                       recipe::mesh_text(parts_.mesh.shape()));
+  const auto folder = checkpoint::save(
+      recipe_.out_dir, state_, parts_.run.engine().training_tensors(), parts_.log.unfinished(),
+      &parts_.mesh.world(), recipe::mesh_text(parts_.mesh.shape()));
   if (parts_.world.rank() > 0) return;
   if (recipe_.train.keep_checkpoints && !is_in_doubt())
     checkpoint::keep_newest(recipe_.out_dir, state_.step, *recipe_.train.keep_checkpoints);

@@ -11,10 +11,9 @@
 #include "core/optim/schedule.h"
 #include "data/dataset.h"
 #include "data/sampler.h"
-#include "engine/engine.h"
+#include "engine/run.h"
 #include "engine/run_length.h"
 #include "engine/steps/phases.h"
-#include "engine/steps/stepper.h"
 #include "files/checkpoint/training_checkpoint.h"
 #include "recipe/recipe.h"
 #include "train/records/busy_meter.h"
@@ -32,9 +31,8 @@ class TrainingLoop {
   struct Parts {
     const recipe::Recipe& recipe;
     const data::Dataset& dataset;
-    data::BatchSource& train_batches;
     data::BatchSource& validation_batches;
-    engine::Engine& engine;
+    engine::Run& run;
     dist::World& world;
     dist::Mesh& mesh;
     RunLog& log;
@@ -68,7 +66,7 @@ class TrainingLoop {
   void save_last_state();
   bool is_over() const;
   // Whether the weights may be why steps are being skipped: no checkpoint of them replaces another.
-  bool is_in_doubt() const { return skipped_ > 0 && !parts_.engine.precision.loss_scaling; }
+  bool is_in_doubt() const { return skipped_ > 0 && !parts_.run.engine().precision.loss_scaling; }
 
   data::SamplerOptions sampler_options(data::SamplerOptions options) const;
   std::vector<int64_t> longest_samples_first() const;
@@ -81,7 +79,6 @@ class TrainingLoop {
   const recipe::Recipe& recipe_;
   checkpoint::TrainingState state_;
   engine::PhaseRecorder phases_;
-  engine::Stepper stepper_;
   data::Sampler sampler_;
   optim::Schedule schedule_;
   BusyMeter busy_;

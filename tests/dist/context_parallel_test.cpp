@@ -48,9 +48,8 @@ std::vector<double> train(TinyRun& run, int steps) {
   std::vector<double> losses;
   for (int i = 0; i < steps; ++i)
     losses.push_back(
-        run.stepper
-            ->step({all.begin() + data.rank() * share, all.begin() + (data.rank() + 1) * share},
-                   kLearningRate)
+        run.step({all.begin() + data.rank() * share, all.begin() + (data.rank() + 1) * share},
+                 kLearningRate)
             .loss);
   return losses;
 }
@@ -234,7 +233,7 @@ TEST(ContextParallelMemory, ActivationsOfALongSequenceAreShared) {
     run.engine.executor->on_forward_done([&] {
       after_forward = ledger.by_category()[static_cast<size_t>(memory::Category::Activations)];
     });
-    run.stepper->step({{0}}, kLearningRate);
+    run.step({{0}}, kLearningRate);
     return static_cast<double>(after_forward);
   };
   TinyRun one(recipe, samples);
@@ -295,7 +294,7 @@ TEST(ContextParallelMemory, PlanIsTheMeasurementToTheByte) {
       TinyRun run(recipe, samples, shape, at::kCPU, mesh);
       const auto count =
           static_cast<size_t>(plan::micro_batches_that_matter(recipe, mesh->shape()));
-      run.stepper->step(engine::SampleIndices(count, longest), kLearningRate);
+      run.step(engine::SampleIndices(count, longest), kLearningRate);
     }
     EXPECT_EQ(predicted.peak_allocated, ledger.at_peak().allocated - before);
     EXPECT_EQ(predicted.peak_host, host.at_peak().allocated - host_before);

@@ -104,7 +104,7 @@ void expect_plan_is_measurement(
       tests::TinyRun run(recipe, samples, shape, at::kCPU, mesh);
       const auto count =
           static_cast<size_t>(plan::micro_batches_that_matter(recipe, mesh->shape()));
-      run.stepper->step(engine::SampleIndices(count, samples.longest_samples(size)), 1e-2);
+      run.step(engine::SampleIndices(count, samples.longest_samples(size)), 1e-2);
     }
     EXPECT_EQ(predicted.peak_allocated, ledger.at_peak().allocated - before);
     EXPECT_EQ(predicted.peak_host, host.at_peak().allocated - host_before);

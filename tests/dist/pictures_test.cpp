@@ -67,7 +67,7 @@ std::vector<double> train(TinyRun& run, int steps) {
   const engine::SampleIndices own(all.begin() + data.rank() * share,
                                   all.begin() + (data.rank() + 1) * share);
   std::vector<double> losses;
-  for (int i = 0; i < steps; ++i) losses.push_back(run.stepper->step(own, 1e-2).loss);
+  for (int i = 0; i < steps; ++i) losses.push_back(run.step(own, 1e-2).loss);
   return losses;
 }
 

@@ -75,8 +75,8 @@ void train(TinyRun& run, int steps) {
   const engine::SampleIndices all = tests::eight_in(2);
   const auto share = static_cast<std::ptrdiff_t>(all.size()) / data.size();
   for (int i = 0; i < steps; ++i)
-    run.stepper->step({all.begin() + data.rank() * share, all.begin() + (data.rank() + 1) * share},
-                      kLearningRate);
+    run.step({all.begin() + data.rank() * share, all.begin() + (data.rank() + 1) * share},
+             kLearningRate);
 }
 
 fs::path save(const TinyRun& run, const fs::path& folder, int64_t step) {

@@ -215,9 +215,10 @@ std::vector<Case> cases() {
 
 struct Training {
   Training(const Case& c, std::shared_ptr<dist::Mesh> mesh, at::Device device = at::kCPU)
-      : recipe(tiny_recipe()), model(model_of(c.shape, c.changes)) {
-    c.turn_on(recipe);
-    engine = engine::make_engine(*model, recipe, device, 128, std::move(mesh));
+      : recipe(recipe_of(c)),
+        model(model_of(c.shape, c.changes)),
+        batches(samples, tests::batch_options(recipe, *model)),
+        run(*model, recipe, batches, {.device = device, .longest = 128, .mesh = std::move(mesh)}) {
     // Adapters' B too, so that what is added beside the weights counts.
     engine.fill_weights([](nn::Unit& unit) {
       for (nn::Parameter* parameter : unit.parameters()) {
@@ -228,17 +229,26 @@ struct Training {
     engine.weights_changed();
   }
 
+  static recipe::Recipe recipe_of(const Case& c) {
+    recipe::Recipe recipe = tiny_recipe();
+    c.turn_on(recipe);
+    return recipe;
+  }
+
   recipe::Recipe recipe;
   std::unique_ptr<models::Model> model;
-  engine::Engine engine;
+  data::SampleStore samples;  // that its steps take
+  tests::TinyBatches batches;
+  engine::Run run;
+  engine::Engine& engine = run.engine();
 };
 
 // A batch with an odd number of tokens, so that ranks differ in their numbers of rows.
 data::MicroBatch odd_batch(const Training& run) {
   const data::SampleStore samples = random_samples(8, 40, 5, run.model->reads());
   tests::TinyBatches batches(samples, tests::batch_options(run.recipe, *run.model));
-  data::MicroBatch batch = batches.make(std::vector<int64_t>{0, 1, 2, 3});
-  if (batch.input_ids.size() % 2 == 0) batch = batches.make(std::vector<int64_t>{0, 1, 2});
+  data::MicroBatch batch = *batches.make(std::vector<int64_t>{0, 1, 2, 3});
+  if (batch.input_ids.size() % 2 == 0) batch = *batches.make(std::vector<int64_t>{0, 1, 2});
   return batch;
 }
 
@@ -248,7 +258,7 @@ std::vector<data::MicroBatch> both_batches(const Training& run) {
   if (!run.model->reads().pictures_anywhere) return all;
   const data::SampleStore samples = random_samples(8, 40, 5, run.model->reads());
   tests::TinyBatches batches(samples, tests::batch_options(run.recipe, *run.model));
-  all.push_back(batches.make(std::vector<int64_t>{0, 3}));
+  all.push_back(*batches.make(std::vector<int64_t>{0, 3}));
   return all;
 }
 
@@ -349,10 +359,7 @@ struct Trained {
 
 // This process's share of eight samples, in micro-batches of two.
 Trained train(Training& run, const data::SampleStore& samples, int steps) {
-  std::vector<report::PhaseRecord> records;
-  engine::PhaseRecorder phases(run.engine, records);
-  tests::TinyBatches batches(samples, tests::batch_options(run.recipe, *run.model));
-  engine::Stepper stepper(run.engine, run.recipe, batches, phases);
+  run.samples = samples;
   const dist::Group& data = run.engine.mesh->data();
   engine::SampleIndices own;
   for (int64_t begin = data.rank() * 8 / data.size(); begin < (data.rank() + 1) * 8 / data.size();
@@ -360,7 +367,7 @@ Trained train(Training& run, const data::SampleStore& samples, int steps) {
     own.push_back({begin, begin + 1});
   Trained result;
   for (int i = 0; i < steps; ++i) {
-    const engine::StepResult step = stepper.step(own, kLearningRate);
+    const engine::StepResult step = run.run.step(own, kLearningRate);
     result.losses.push_back(step.loss);
     result.norms.push_back(step.grad_norm);
   }

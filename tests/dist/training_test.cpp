@@ -36,9 +36,8 @@ std::vector<double> train(TinyRun& run, int steps) {
   std::vector<double> losses;
   for (int i = 0; i < steps; ++i)
     losses.push_back(
-        run.stepper
-            ->step(share_of_eight(run.recipe.train.micro_batch_size, data.rank(), data.size()),
-                   run.recipe.optimizer.lr)
+        run.step(share_of_eight(run.recipe.train.micro_batch_size, data.rank(), data.size()),
+                 run.recipe.optimizer.lr)
             .loss);
   return losses;
 }

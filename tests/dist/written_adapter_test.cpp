@@ -32,15 +32,18 @@ recipe::Recipe adapters_of(const std::string& shape) {
 
 // A model and where it lies.
 struct Placed {
-  Placed(recipe::Recipe r, std::shared_ptr<dist::Mesh> mesh) : recipe(std::move(r)), base(recipe) {
-    engine = engine::make_engine(base.model(), recipe, at::kCPU, 128, std::move(mesh));
+  Placed(recipe::Recipe r, std::shared_ptr<dist::Mesh> mesh)
+      : recipe(std::move(r)),
+        base(recipe),
+        made(engine::make_engine(base.model(), recipe, at::kCPU, 128, std::move(mesh))) {
     base.load(engine);
     engine.weights_changed();
   }
 
   recipe::Recipe recipe;
   train::BaseModel base;
-  engine::Engine engine;
+  std::unique_ptr<engine::Engine> made;
+  engine::Engine& engine = *made;
 };
 
 Placed run_on(recipe::Recipe recipe, const std::string& strategy, const std::string& mesh) {

@@ -66,12 +66,11 @@ TEST_P(GenerationParity, GivesTheSameIds) {
   models::Checkpoint checkpoint = models::open_checkpoint(folder);
   recipe::Recipe recipe;
   recipe.precision = "32-true";
-  const engine::Engine engine =
-      engine::make_engine(*checkpoint.model, recipe, tests::test_device(), 128);
+  const auto engine = engine::make_engine(*checkpoint.model, recipe, tests::test_device(), 128);
   models::load_weights(checkpoint);
   const auto others = files::open_safetensors(folder / "expected.safetensors");
   const std::vector<Prompt> prompts = prompts_of(expected["prompts"], *others);
-  use::ModelLogits model(*engine.executor, *checkpoint.model, at::kFloat);
+  use::ModelLogits model(*engine->executor, *checkpoint.model, at::kFloat);
   for (const auto& example : expected["cases"]) {
     const GenerationOptions options = options_of(example["options"], expected["end_ids"]);
     const auto together = use::generate_ids(model, prompts, options);

@@ -81,7 +81,7 @@ class GgufParity : public testing::TestWithParam<RealModel> {
 
   std::unique_ptr<files::TensorSource> expected;
   models::Checkpoint checkpoint;
-  std::optional<engine::Engine> loaded;
+  std::unique_ptr<engine::Engine> loaded;
 };
 
 TEST_P(GgufParity, EqualsTransformers) {

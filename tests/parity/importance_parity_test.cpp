@@ -17,8 +17,8 @@ namespace {
 class RowSource : public data::BatchSource {
  public:
   explicit RowSource(const ParityRows& rows) : rows_(rows) {}
-  data::MicroBatch make(std::span<const int64_t> indices) override {
-    return rows_.batch(indices.front(), std::ssize(indices));
+  std::shared_ptr<const data::MicroBatch> make(std::span<const int64_t> indices) override {
+    return std::make_shared<data::MicroBatch>(rows_.batch(indices.front(), std::ssize(indices)));
   }
 
  private:
@@ -34,14 +34,14 @@ TEST_P(ImportanceParity, EqualsTheInputsInTransformers) {
   models::Checkpoint checkpoint = models::open_checkpoint(data / GetParam());
   recipe::Recipe recipe;
   recipe.precision = "32-true";
-  const engine::Engine loaded = engine::make_engine(*checkpoint.model, recipe, test_device(), 128);
+  const auto loaded = engine::make_engine(*checkpoint.model, recipe, test_device(), 128);
   models::load_weights(checkpoint);
   const auto stored = files::open_safetensors(data / GetParam() / "expected.safetensors");
   const ParityRows rows(*stored, checkpoint.model->reads());
   RowSource source(rows);
   std::vector<int64_t> progress;
   const files::ImportanceMatrix matrix = engine::collect_importance(
-      *loaded.executor, *checkpoint.model, source, rows.count(),
+      *loaded->executor, *checkpoint.model, source, rows.count(),
       {.micro_batch_size = 3, .progress = [&](int64_t done) { progress.push_back(done); }});
   EXPECT_EQ(progress, (std::vector<int64_t>{3, 6, 8}));
 

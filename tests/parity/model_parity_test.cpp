@@ -100,10 +100,10 @@ class ModelParity : public ::testing::TestWithParam<const char*> {
   double forward_backward(int64_t begin, nn::RoutedTokens* routed = nullptr) {
     const data::MicroBatch batch = rows_->batch(begin, kRowsPerBatch);
     const auto tokens = static_cast<double>(batch.loss_tokens);
-    return engine_.executor->forward_backward(engine::to_device(batch, tests::test_device()),
-                                              {.gradient_scale = 1.0 / tokens,
-                                               .objective = engine_.objective.get(),
-                                               .routed = routed}) /
+    return engine_->executor->forward_backward(engine::to_device(batch, tests::test_device()),
+                                               {.gradient_scale = 1.0 / tokens,
+                                                .objective = engine_->objective.get(),
+                                                .routed = routed}) /
            tokens;
   }
 
@@ -114,8 +114,8 @@ class ModelParity : public ::testing::TestWithParam<const char*> {
     const nn::Pass pass{.output = nn::Output::LastLogits};
     nn::Batch batch = engine::to_device(rows, tests::test_device());
     nn::State state;
-    for (nn::Unit* unit : engine_.units) {
-      if (unit == engine_.units.back())
+    for (nn::Unit* unit : engine_->units) {
+      if (unit == engine_->units.back())
         batch.cu_seqlens = at::arange(std::ssize(rows.input_ids) + 1, batch.cu_seqlens.options());
       state = unit->forward(state, batch, pass);
     }
@@ -133,7 +133,7 @@ class ModelParity : public ::testing::TestWithParam<const char*> {
           goes_on ? rows_->part(row, {all.back()}, std::ssize(all) - 1) : rows_->part(row, all, 0);
       nn::Batch batch = engine::to_device(part, tests::test_device());
       if (with_cache) batch.cache = &cache;
-      const at::Tensor logits = engine_.executor->last_logits(batch, at::kFloat);
+      const at::Tensor logits = engine_->executor->last_logits(batch, at::kFloat);
       found.push_back(static_cast<int32_t>(logits[0].argmax().item<int64_t>()));
       all.push_back(found.back());
     }
@@ -144,13 +144,13 @@ class ModelParity : public ::testing::TestWithParam<const char*> {
   models::Checkpoint checkpoint_;
   std::unique_ptr<files::TensorSource> expected_;
   std::unique_ptr<ParityRows> rows_;
-  engine::Engine engine_;
+  std::unique_ptr<engine::Engine> engine_;
 };
 
 TEST_P(ModelParity, LastLogits) {
   const data::MicroBatch batch = rows_->batch(0, kRowsPerBatch);
   const at::Tensor logits =
-      engine_.executor->last_logits(engine::to_device(batch, tests::test_device()), at::kFloat);
+      engine_->executor->last_logits(engine::to_device(batch, tests::test_device()), at::kFloat);
   const at::Tensor expected = read(*expected_, "logits");
   for (int64_t row = 0; row < kRowsPerBatch; ++row)
     expect_close("logits of row " + std::to_string(row), logits[row],
@@ -173,7 +173,7 @@ TEST_P(ModelParity, LogitsOfEveryToken) {
 TEST_P(ModelParity, LossAndEveryGradient) {
   const double loss = forward_backward(0);
   EXPECT_NEAR(loss, read(*expected_, "loss").item<double>(), 1e-5 * loss);
-  for (const auto& [name, tensor] : engine_.parameters) {
+  for (const auto& [name, tensor] : engine_->parameters) {
     const at::Tensor expected = read(*expected_, "grad." + name);
     expect_close("gradient of " + name, tensor.grad(), expected,
                  gradient_tolerance(name, expected));
@@ -181,21 +181,21 @@ TEST_P(ModelParity, LossAndEveryGradient) {
   int64_t gradients = 0;
   for (const files::TensorInfo& tensor : expected_->tensors())
     gradients += tensor.name.starts_with("grad.");
-  EXPECT_EQ(std::ssize(engine_.parameters), gradients);
+  EXPECT_EQ(std::ssize(engine_->parameters), gradients);
 }
 
 TEST_P(ModelParity, RecomputingGivesTheSameGradients) {
   forward_backward(0);
   std::vector<at::Tensor> plain;
-  for (const auto& [name, tensor] : engine_.parameters) plain.push_back(tensor.grad().clone());
+  for (const auto& [name, tensor] : engine_->parameters) plain.push_back(tensor.grad().clone());
   recipe::Recipe r = recipe();
   r.activation_checkpointing = "all";
   engine_ = engine::make_engine(*checkpoint_.model, r, tests::test_device(), 128);
   models::load_weights(checkpoint_);
   forward_backward(0);
   for (size_t i = 0; i < plain.size(); ++i)
-    EXPECT_TRUE(at::equal(engine_.parameters[i].tensor.grad(), plain[i]))
-        << engine_.parameters[i].name;
+    EXPECT_TRUE(at::equal(engine_->parameters[i].tensor.grad(), plain[i]))
+        << engine_->parameters[i].name;
 }
 
 TEST_P(ModelParity, AdamWSteps) {
@@ -209,10 +209,10 @@ TEST_P(ModelParity, AdamWSteps) {
     const double rounding = clamps && step >= 10 ? 5e-4 : 1e-5;
     EXPECT_NEAR(loss, expected, rounding * expected * static_cast<double>(1 + step))
         << "step " << step;
-    engine_.optimizer->step({.lr = 1e-2});
-    engine_.drop_gradients();
+    engine_->optimizer->step({.lr = 1e-2});
+    engine_->drop_gradients();
   }
-  for (const auto& [name, tensor] : engine_.parameters)
+  for (const auto& [name, tensor] : engine_->parameters)
     if (expected_->find("final." + name) != nullptr)
       expect_close("final " + name, tensor.detach(), read(*expected_, "final." + name),
                    clamps ? 2e-2 : 1e-3);
@@ -287,7 +287,7 @@ TEST_P(LongropeParity, EachRowTurnsByItsOwnLength) {
   const auto logits = [&](const std::vector<std::vector<int32_t>>& rows) {
     std::vector<data::Sample> samples;
     for (const auto& row : rows) samples.push_back({.ids = row, .labels = row});
-    return engine_.executor->last_logits(
+    return engine_->executor->last_logits(
         engine::to_device(data::make_micro_batch(samples), tests::test_device()), at::kFloat);
   };
   expect_close("the short row alone", logits({cut})[0], brief[-1], kTolerance);

@@ -102,8 +102,7 @@ void expect_states_as_asked(const TinyRun& run) {
 
 std::vector<double> train(TinyRun& run, int64_t micro_batch_size, int steps) {
   std::vector<double> losses;
-  for (int i = 0; i < steps; ++i)
-    losses.push_back(run.stepper->step(eight_in(micro_batch_size), 1e-2).loss);
+  for (int i = 0; i < steps; ++i) losses.push_back(run.step(eight_in(micro_batch_size), 1e-2).loss);
   return losses;
 }
 
@@ -248,7 +247,7 @@ TEST_P(Blip2, FrozenPartsStayAsTheyAre) {
 data::MicroBatch three_with(TinyRun& run, const data::SampleStore& store,
                             const std::vector<int64_t>& pictures) {
   const std::vector<int64_t> samples = {0, 1, 2};
-  data::MicroBatch batch = run.batches->make(samples);
+  data::MicroBatch batch = *run.batches->make(samples);
   batch.pixels.clear();
   tests::add_pictures(batch, store, pictures);
   return batch;
@@ -372,10 +371,10 @@ TEST_P(Blip2, PlanIsTheMeasurementToTheByte) {
     memory::cpu_host_ledger().reset_peak();
     {
       TinyRun run(recipe, samples, GetParam());
-      run.stepper->scaler().restore(1, 0);  // a step that overflows would not be taken
+      run.run.scaler().restore(1, 0);  // a step that overflows would not be taken
       const auto count = static_cast<size_t>(plan::micro_batches_that_matter(recipe));
       for (int step = 0; step < (recipe.delayed_parameter_update ? 2 : 1); ++step)
-        run.stepper->step(engine::SampleIndices(count, samples.longest_samples(size)), 1e-2);
+        run.step(engine::SampleIndices(count, samples.longest_samples(size)), 1e-2);
     }
     EXPECT_EQ(predicted.peak_allocated, tests::test_ledger().at_peak().allocated - before);
     EXPECT_EQ(predicted.peak_host + predicted.host_staging,

@@ -70,8 +70,7 @@ class Families : public ::testing::TestWithParam<const char*> {
 
 std::vector<double> train(TinyRun& run, int64_t micro_batch_size, int steps) {
   std::vector<double> losses;
-  for (int i = 0; i < steps; ++i)
-    losses.push_back(run.stepper->step(eight_in(micro_batch_size), 1e-2).loss);
+  for (int i = 0; i < steps; ++i) losses.push_back(run.step(eight_in(micro_batch_size), 1e-2).loss);
   return losses;
 }
 
@@ -212,7 +211,7 @@ TEST_P(Mixtures, ExpertsAreBalancedInEachMicroBatch) {
   const auto loss_of = [&](double weight, const engine::SampleIndices& micro_batches) {
     recipe.train.router_aux_loss_coef = weight;
     TinyRun run(recipe, store, GetParam());
-    const engine::StepResult step = run.stepper->step(micro_batches, 1e-2);
+    const engine::StepResult step = run.step(micro_batches, 1e-2);
     return std::pair(step.loss, static_cast<double>(step.terms));
   };
   const engine::SampleIndices whole = {{0, 1, 2, 3}}, rest = {{4, 5}}, both = {whole[0], rest[0]};
@@ -236,7 +235,7 @@ TEST_P(Mixtures, TokensOfExpertsAreCounted) {
   recipe.model.dropout = 0;
   const auto step = [&] {
     TinyRun run(recipe, store, GetParam());
-    return run.stepper->step(eight_in(4), 1e-2);
+    return run.step(eight_in(4), 1e-2);
   };
   const engine::StepResult plain = step();
   ASSERT_EQ(std::ssize(plain.routed), model->routing().num_blocks * experts);
@@ -268,7 +267,7 @@ TEST_P(Mixtures, AnyRoutingNeedsWhatIsPlanned) {
   for (nn::Unit* unit : run.engine.units)
     for (nn::Parameter* parameter : unit->parameters())
       if (is_of_router(parameter->name)) parameter->value.detach().zero_();
-  const std::vector<double> routed = run.stepper->step({store.longest_samples(8)}, 1e-2).routed;
+  const std::vector<double> routed = run.step({store.longest_samples(8)}, 1e-2).routed;
   EXPECT_EQ(busiest(routed, model->routing()), static_cast<double>(model->routing().num_experts) /
                                                    static_cast<double>(model->routing().per_token));
   EXPECT_EQ(predicted.peak_allocated, tests::test_ledger().at_peak().allocated - before);
@@ -318,11 +317,11 @@ TEST_P(Families, PlanIsTheMeasurementToTheByte) {
     {
       TinyRun run(recipe, store, GetParam());
       // A step that is skipped for its overflow would need less than planned.
-      run.stepper->scaler().restore(64, 0);
+      run.run.scaler().restore(64, 0);
       const auto count = static_cast<size_t>(plan::micro_batches_that_matter(recipe));
       const engine::SampleIndices longest(count, store.longest_samples(size));
       for (int step = 0; step < (recipe.delayed_parameter_update ? 2 : 1); ++step)
-        EXPECT_TRUE(run.stepper->step(longest, 1e-2).updated);
+        EXPECT_TRUE(run.step(longest, 1e-2).updated);
     }
     EXPECT_EQ(predicted.peak_allocated, tests::test_ledger().at_peak().allocated - before);
     EXPECT_EQ(predicted.peak_host + predicted.host_staging,

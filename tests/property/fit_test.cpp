@@ -58,8 +58,7 @@ class FitRuns : public ::testing::Test {
       TinyRun run(recipe, samples_);
       const std::vector<int64_t> longest = samples_.longest_samples(recipe.train.micro_batch_size);
       const auto count = static_cast<size_t>(8 / recipe.train.micro_batch_size);
-      for (int step = 0; step < 2; ++step)
-        run.stepper->step(engine::SampleIndices(count, longest), 1e-2);
+      for (int step = 0; step < 2; ++step) run.step(engine::SampleIndices(count, longest), 1e-2);
       on_disk = disk.allocated();
     }
     const int64_t on_device = device.at_peak().allocated - before,

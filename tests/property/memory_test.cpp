@@ -11,7 +11,8 @@
 
 #include "base/error.h"
 #include "core/memory/disk_file.h"
-#include "engine/delayed_update.h"
+#include "engine/steps/phases.h"
+#include "engine/updaters.h"
 #include "plan/predict.h"
 #include "plan/suggest.h"
 #include "support/case_sample.h"
@@ -57,11 +58,12 @@ void expect_plan_is_the_measurement(const recipe::Recipe& recipe, const std::str
     // As many as the plan assumes.
     const auto count = static_cast<size_t>(plan::micro_batches_that_matter(recipe));
     // A thread of its own would take memory whenever it comes to it.
-    if (run.engine.delayed != nullptr) run.engine.delayed->set_in_background(false);
+    if (auto* update = dynamic_cast<engine::DelayedUpdate*>(run.engine.updater.get()))
+      update->set_in_background(false);
     const tests::UncountedOnTheHost uncounted;
     for (int step = 0; step < (recipe.delayed_parameter_update ? 2 : 1); ++step)
-      run.stepper->step(engine::SampleIndices(count, longest), 1e-2);
-    run.engine.finish_updates();
+      run.step(engine::SampleIndices(count, longest), 1e-2);
+    run.run.finish();
     uncounted.expect_none();
   }
   EXPECT_EQ(predicted.peak_allocated, tests::test_ledger().at_peak().allocated - before);
@@ -172,17 +174,20 @@ TEST_F(Memory, AdaptersNeverTakeMoreThanAllWeights) {
 TEST_F(Memory, PhasesHoldWhatTheirNamesSay) {
   const data::SampleStore samples = random_samples(8, 40, 5);
   TinyRun run(tiny_recipe(), samples);
-  run.phases->begin_step(0);
-  run.stepper->step(eight_in(4), 1e-2);
-  ASSERT_EQ(run.records.size(), 4U);
-  EXPECT_EQ(run.records[0].phase, "before_fwd");
-  EXPECT_EQ(run.records[0].gradients, 0);
-  EXPECT_GT(run.records[1].activations, 0);
-  EXPECT_EQ(run.records[2].gradients, run.records[2].parameters);
-  EXPECT_EQ(run.records[2].activations, 0);
-  EXPECT_EQ(run.records[3].gradients, 0);
-  EXPECT_EQ(run.records[3].optimizer_device, 2 * run.records[3].parameters);
-  for (const report::PhaseRecord& r : run.records)
+  std::vector<report::PhaseRecord> records;
+  engine::PhaseRecorder phases(run.engine, records);
+  run.run.observe(phases);
+  phases.begin_step(0);
+  run.step(eight_in(4), 1e-2);
+  ASSERT_EQ(records.size(), 4U);
+  EXPECT_EQ(records[0].phase, "before_fwd");
+  EXPECT_EQ(records[0].gradients, 0);
+  EXPECT_GT(records[1].activations, 0);
+  EXPECT_EQ(records[2].gradients, records[2].parameters);
+  EXPECT_EQ(records[2].activations, 0);
+  EXPECT_EQ(records[3].gradients, 0);
+  EXPECT_EQ(records[3].optimizer_device, 2 * records[3].parameters);
+  for (const report::PhaseRecord& r : records)
     EXPECT_EQ(r.allocated, r.parameters + r.gradients + r.optimizer_device + r.activations +
                                r.workspace + r.communication + r.data)
         << r.phase;
@@ -195,7 +200,7 @@ void refuse_each_allocation(const recipe::Recipe& recipe, const char* shape = "l
   SCOPED_TRACE(describe(recipe, shape));
   const data::SampleStore samples = random_samples(8, 24, 5);
   TinyRun undisturbed(recipe, samples, shape);
-  const double expected = undisturbed.stepper->step(eight_in(4), 1e-2).loss;
+  const double expected = undisturbed.step(eight_in(4), 1e-2).loss;
   TinyRun run(recipe, samples, shape);
   const int64_t before = tests::test_ledger().allocated();
   const int64_t host_before = memory::cpu_host_ledger().allocated();
@@ -205,7 +210,7 @@ void refuse_each_allocation(const recipe::Recipe& recipe, const char* shape = "l
     tests::test_ledger().refuse_allocation(n);
     refused = false;
     try {
-      const double loss = run.stepper->step(eight_in(4), 1e-2).loss;
+      const double loss = run.step(eight_in(4), 1e-2).loss;
       EXPECT_DOUBLE_EQ(loss, expected);
     } catch (const OutOfMemory&) {
       refused = true;
@@ -291,7 +296,7 @@ TEST_F(Memory, PrefetchTakesOneUnitMore) {
     tests::test_ledger().reset_peak();
     TinyRun run(recipe, samples);
     tests::test_ledger().reset_peak();
-    run.stepper->step(eight_in(8), 1e-2);
+    run.step(eight_in(8), 1e-2);
     return tests::test_ledger().category_peaks();
   };
   const auto of = [](const memory::ByCategory& bytes, memory::Category category) {

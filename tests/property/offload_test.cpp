@@ -11,7 +11,7 @@
 #include "core/ops/device/copy_stream.h"
 #include "data/micro_batch.h"
 #include "engine/batch.h"
-#include "engine/delayed_update.h"
+#include "engine/updaters.h"
 #include "files/checkpoint/training_checkpoint.h"
 #include "support/fixed_order.h"
 #include "support/temp_folder.h"
@@ -36,7 +36,7 @@ class Offload : public ::testing::Test {
 
 std::vector<double> train(TinyRun& run, int steps) {
   std::vector<double> losses;
-  for (int i = 0; i < steps; ++i) losses.push_back(run.stepper->step(eight_in(8), 1e-2).loss);
+  for (int i = 0; i < steps; ++i) losses.push_back(run.step(eight_in(8), 1e-2).loss);
   return losses;
 }
 
@@ -61,8 +61,7 @@ void resume(TinyRun& run, const TinyRun& first, const std::filesystem::path& sav
   run.engine.optimizer->set_num_steps(2);
   run.engine.weights_changed();
   checkpoint::load_late_weights(saved, run.engine.training_tensors());
-  run.stepper->scaler().restore(first.stepper->scaler().scale(),
-                                first.stepper->scaler().good_steps());
+  run.run.scaler().restore(first.run.scaler().scale(), first.run.scaler().good_steps());
 }
 
 std::vector<std::string> places() { return {"none", "cpu", tests::on_disk()}; }
@@ -110,6 +109,10 @@ TEST_F(Offload, AnotherPrecisionIsRefused) {
   EXPECT_THROW(checkpoint::load_tensors(saved, other.engine.training_tensors()), UserError);
 }
 
+engine::DelayedUpdate& delayed(TinyRun& run) {
+  return dynamic_cast<engine::DelayedUpdate&>(*run.engine.updater);
+}
+
 // What a delayed update has to equal: plain execution whose forward and backward run, from the
 // second step on, with the weights from before the last update.
 class Withheld {
@@ -118,16 +121,19 @@ class Withheld {
       : run_(recipe, samples), samples_(samples), late_(copies_of(run_.engine.parameters)) {}
 
   double step(const engine::SampleIndices& micro_batches) {
-    double loss = 0;
-    const auto with_late_weights = [&] {
-      const std::vector<at::Tensor> newest = copies_of(run_.engine.parameters);
-      put(late_);
-      loss = forward_backward(micro_batches);
-      put(newest);
-      late_ = newest;
-    };
-    run_.engine.step(with_late_weights, {.lr = 1e-2, .max_norm = run_.recipe.train.max_norm},
-                     run_.stepper->scaler());
+    const std::vector<at::Tensor> newest = copies_of(run_.engine.parameters);
+    put(late_);
+    const double loss = forward_backward(micro_batches);
+    put(newest);
+    late_ = newest;
+    exec::Updater& updater = *run_.engine.updater;
+    const double scale = run_.run.scaler().scale();
+    const double norm = run_.engine.global_norm(updater.sum_of_squares());
+    if (run_.run.scaler().update(norm)) {
+      const double most = run_.recipe.train.max_norm.value_or(0);
+      const double clip = most > 0 ? std::min(1.0, most / (norm / scale + 1e-6)) : 1;
+      updater.update({.lr = 1e-2, .gradient_scale = clip / scale});
+    }
     run_.engine.drop_gradients();
     return loss;
   }
@@ -152,7 +158,7 @@ class Withheld {
       sum += run_.engine.executor->forward_backward(
                  engine::to_device(batch, run_.engine.device),
                  {.compute = run_.engine.precision.compute,
-                  .gradient_scale = run_.stepper->scaler().scale() / static_cast<double>(tokens),
+                  .gradient_scale = run_.run.scaler().scale() / static_cast<double>(tokens),
                   .last_micro_batch = &batch == &batches.back()}) /
              static_cast<double>(tokens);
     return sum;
@@ -205,7 +211,7 @@ TEST_F(Offload, ADelayedUpdateIsPlainOneStepLate) {
     for (const bool in_background : {false, true}) {
       SCOPED_TRACE(std::string(c.name) + (in_background ? ", in the background" : ""));
       TinyRun run(delayed_recipe(c), samples_);
-      run.engine.delayed->set_in_background(in_background);
+      delayed(run).set_in_background(in_background);
       // Float32 homes are drawn finer than 16-bit weights: both runs start from the same ones.
       for (const auto& [name, home] : run.engine.parameters)
         home.copy_(home.to(run.engine.precision.parameters));
@@ -218,13 +224,12 @@ TEST_F(Offload, ADelayedUpdateIsPlainOneStepLate) {
       std::vector<double> losses;
       for (int i = 0; i < 5; ++i) {
         losses.push_back(expected.step(eight_in(8)));
-        EXPECT_NEAR(run.stepper->step(eight_in(8), 1e-2).loss, losses.back(),
-                    tolerance * losses.back())
+        EXPECT_NEAR(run.step(eight_in(8), 1e-2).loss, losses.back(), tolerance * losses.back())
             << "step " << i + 1;
       }
       EXPECT_EQ(losses[0], losses[1]) << "nothing has been applied yet";
       EXPECT_NE(losses[1], losses[2]);
-      run.engine.finish_updates();
+      run.run.finish();
       for (size_t i = 0; i < run.engine.parameters.size(); ++i)
         EXPECT_TRUE(
             at::allclose(run.engine.parameters[i].tensor.to(run.engine.precision.parameters).cpu(),
@@ -245,30 +250,30 @@ TEST_F(Offload, ADelayedUpdateAccumulatesAndSkipsLikePlain) {
       {{0, 1, 2}}, {{3, 4}}, {{5}, {6, 7}}, {{0, 4}}, {{1, 2}, {3}}};
   for (size_t i = 0; i < steps.size(); ++i) {
     if (i == 1) {  // its gradients overflow: it is skipped
-      run.stepper->scaler().restore(1e30, 0);
-      expected.run().stepper->scaler().restore(1e30, 0);
+      run.run.scaler().restore(1e30, 0);
+      expected.run().run.scaler().restore(1e30, 0);
     }
-    const engine::StepResult result = run.stepper->step(steps[i], 1e-2);
+    const engine::StepResult result = run.step(steps[i], 1e-2);
     EXPECT_EQ(result.updated, i != 1);
     const double loss = expected.step(steps[i]);
     EXPECT_NEAR(result.loss, loss, 1e-4 * loss) << "step " << i + 1;
     if (i == 1) {
-      run.stepper->scaler().restore(1024, 0);
-      expected.run().stepper->scaler().restore(1024, 0);
+      run.run.scaler().restore(1024, 0);
+      expected.run().run.scaler().restore(1024, 0);
     }
   }
 }
 
 TEST_F(Offload, CheckpointsAndTheEndWaitForADelayedUpdate) {
   TinyRun run(delayed_recipe({"", [](recipe::Recipe&) {}}), samples_);
-  const engine::DelayedUpdate& update = *run.engine.delayed;
-  run.engine.delayed->set_in_background(true);
+  engine::DelayedUpdate& update = delayed(run);
+  update.set_in_background(true);
   train(run, 1);
   EXPECT_TRUE(update.is_under_way());
   run.engine.training_tensors();
   EXPECT_FALSE(update.is_under_way());
   train(run, 1);
-  run.engine.finish_updates();
+  run.run.finish();
   EXPECT_FALSE(update.is_under_way());
 }
 
@@ -278,14 +283,14 @@ TEST_F(Offload, ADelayedRunGoesOnAsIfNeverStopped) {
     SCOPED_TRACE(c.name);
     const recipe::Recipe recipe = delayed_recipe(c);
     TinyRun unbroken(recipe, samples_), resumed(recipe, samples_);
-    unbroken.engine.delayed->set_in_background(true);
+    delayed(unbroken).set_in_background(true);
     const test::TempFolder folder;
     train(unbroken, 2);
     resume(resumed, unbroken,
            checkpoint::save(folder.path(), {.step = 2}, unbroken.engine.training_tensors(), ""));
     EXPECT_EQ(train(unbroken, 3), train(resumed, 3));
-    unbroken.engine.finish_updates();
-    resumed.engine.finish_updates();
+    unbroken.run.finish();
+    resumed.run.finish();
     expect_same_weights(unbroken, resumed);
   }
 }

@@ -74,7 +74,7 @@ Trained train(recipe::Recipe recipe, bool graphs, const std::string& shape, int 
   Trained result;
   for (int step = 0; step < steps; ++step) {
     const engine::StepResult of_step =
-        run.stepper->step(samples_of(step, recipe.train.micro_batch_size), 1e-2);
+        run.step(samples_of(step, recipe.train.micro_batch_size), 1e-2);
     result.numbers.push_back(of_step.loss);
     result.numbers.push_back(of_step.grad_norm);
   }
@@ -170,7 +170,7 @@ TEST_F(Recorded, PlanIsTheMeasurementToTheByte) {
     tests::test_ledger().reset_peak();
     {
       TinyRun run(recipe, samples, c.shape);
-      for (int step = 0; step < 4; ++step) run.stepper->step({longest, longest}, 1e-2);
+      for (int step = 0; step < 4; ++step) run.step({longest, longest}, 1e-2);
       EXPECT_EQ(planned, tests::test_ledger().at_peak().allocated - before);
       if (auto* recorded = run.engine.executor->recorded()) {
         EXPECT_EQ(recorded->counts().launched, 4);
@@ -199,11 +199,11 @@ TEST_F(Recorded, RunsAsAlwaysAfterARefusal) {
       if (step == 2) tests::test_ledger().refuse_allocation(nth);
       std::optional<engine::StepResult> of_step;
       try {
-        of_step = run.stepper->step(samples_of(step, 4), 1e-2);
+        of_step = run.step(samples_of(step, 4), 1e-2);
       } catch (const OutOfMemory&) {
         // In a micro-batch's own tensors, or where nothing is recorded.
         is_tried_again = true;
-        of_step = run.stepper->step(samples_of(step, 4), 1e-2);
+        of_step = run.step(samples_of(step, 4), 1e-2);
       }
       is.numbers.push_back(of_step->loss);
       is.numbers.push_back(of_step->grad_norm);
@@ -229,10 +229,10 @@ TEST_F(Recorded, IsPausedToLookForNumbersThatAreNone) {
   TinyRun run(recipe, samples);
   Trained is;
   for (int step = 0; step < 6; ++step) {
-    const engine::StepResult of_step = run.stepper->step(samples_of(step, 4), 1e-2);
+    const engine::StepResult of_step = run.step(samples_of(step, 4), 1e-2);
     is.numbers.push_back(of_step.loss);
     is.numbers.push_back(of_step.grad_norm);
-    EXPECT_EQ(run.stepper->first_non_finite(),
+    EXPECT_EQ(run.run.first_non_finite(),
               "the same step, run again, has only finite numbers in every unit");
   }
   add_weights(run, is.weights);
@@ -260,7 +260,7 @@ TEST_F(Recorded, LeavesOthersAsTheyAre) {
     TinyRun run(recipe, samples);
     tests::test_ledger().reset_peak();
     const auto take_step = [&](const engine::SampleIndices& micro_batches) {
-      both[graphs].numbers.push_back(run.stepper->step(micro_batches, 1e-2).loss);
+      both[graphs].numbers.push_back(run.step(micro_batches, 1e-2).loss);
     };
     for (int step = 0; step < 5; ++step) take_step(samples_of(step, 4));
     take_step(samples_of(0, 2));

@@ -179,9 +179,9 @@ std::optional<engine::StepResult> refused_step(TinyRun& run, const Case& drawn) 
   drawn.refused.ledger->refuse_allocation(drawn.refused.nth);
   std::optional<engine::StepResult> result;
   try {
-    result = run.stepper->step(micro_batches_of(drawn), kLearningRate);
+    result = run.step(micro_batches_of(drawn), kLearningRate);
   } catch (const OutOfMemory&) {
-    if (run.stepper->is_updating() || drawn.recipe.optimizer_in_backward) return {};
+    if (run.run.is_updating() || drawn.recipe.optimizer_in_backward) return {};
     // What recordings take stays.
     if (!drawn.recipe.cuda_graphs) {
       EXPECT_EQ(ledger.allocated(), before) << "after the refusal";
@@ -192,7 +192,7 @@ std::optional<engine::StepResult> refused_step(TinyRun& run, const Case& drawn) 
     }
   }
   drawn.refused.ledger->refuse_allocation(0);
-  return result ? result : run.stepper->step(micro_batches_of(drawn), kLearningRate);
+  return result ? result : run.step(micro_batches_of(drawn), kLearningRate);
 }
 
 std::optional<Trained> try_to_train(const Case& drawn, const recipe::Recipe& recipe,
@@ -201,7 +201,7 @@ std::optional<Trained> try_to_train(const Case& drawn, const recipe::Recipe& rec
   // Float32 homes are drawn finer than 16-bit weights: all runs start from the same ones.
   for (const auto& [name, home] : run.engine.parameters)
     home.detach().copy_(home.detach().to(run.engine.precision.parameters));
-  run.stepper->scaler().restore(1, 0);  // a step that overflows would not be taken
+  run.run.scaler().restore(1, 0);  // a step that overflows would not be taken
   Trained result;
   for (const auto& [name, tensor] : run.engine.parameters) result.names.push_back(name);
   result.before = weights_of(run);
@@ -209,14 +209,13 @@ std::optional<Trained> try_to_train(const Case& drawn, const recipe::Recipe& rec
     const bool refused_here = refuse && drawn.refused.nth > 0 && drawn.refused.step == step;
     const tests::UncountedOnTheHost uncounted;
     const std::optional<engine::StepResult> done =
-        refused_here ? refused_step(run, drawn)
-                     : run.stepper->step(micro_batches_of(drawn), kLearningRate);
+        refused_here ? refused_step(run, drawn) : run.step(micro_batches_of(drawn), kLearningRate);
     if (device.is_cuda()) uncounted.expect_none();
     if (!done) return {};
     EXPECT_TRUE(done->updated) << "step " << step + 1;
     result.losses.push_back(done->loss);
   }
-  run.engine.finish_updates();
+  run.run.finish();
   result.after = weights_of(run);
   return result;
 }

@@ -50,7 +50,7 @@ class Training : public ::testing::Test {
 // Losses of `steps` steps over the same eight samples.
 std::vector<double> train(TinyRun& run, const engine::SampleIndices& micro_batches, int steps) {
   std::vector<double> losses;
-  for (int i = 0; i < steps; ++i) losses.push_back(run.stepper->step(micro_batches, 1e-2).loss);
+  for (int i = 0; i < steps; ++i) losses.push_back(run.step(micro_batches, 1e-2).loss);
   return losses;
 }
 
@@ -95,12 +95,12 @@ TEST_F(Training, MicroNormalizationIsTheMeanOfMeans) {
   double mean_of_means = 0;
   for (int64_t i = 0; i < 8; ++i) {
     TinyRun one(tiny_recipe(), samples_);
-    mean_of_means += one.stepper->step({{i}}, 0).loss / 8;
+    mean_of_means += one.step({{i}}, 0).loss / 8;
   }
-  const double loss = micro.stepper->step(eight_in(1), 0).loss;
+  const double loss = micro.step(eight_in(1), 0).loss;
   EXPECT_NEAR(loss, mean_of_means, 1e-5 * loss);
   TinyRun global(tiny_recipe(), samples_);
-  EXPECT_GT(std::abs(global.stepper->step(eight_in(1), 0).loss - loss), 1e-4);
+  EXPECT_GT(std::abs(global.step(eight_in(1), 0).loss - loss), 1e-4);
 }
 
 TEST_F(Training, PackedEqualsPadded) {
@@ -301,7 +301,7 @@ TEST_F(Training, ClippingScalesToTheNorm) {
   TinyRun run(recipe, samples_);
   std::vector<at::Tensor> before;
   for (const auto& parameter : run.engine.parameters) before.push_back(parameter.tensor.clone());
-  const double norm = run.stepper->step(eight_in(8), 1.0).grad_norm;
+  const double norm = run.step(eight_in(8), 1.0).grad_norm;
   ASSERT_GT(norm, 0.5);
   double moved = 0;
   for (size_t i = 0; i < before.size(); ++i)
@@ -336,9 +336,8 @@ TEST_P(Precision, FirstLossIsThatOfFloat32) {
   recipe::Recipe recipe = tiny_recipe();
   recipe.precision = GetParam().name;
   TinyRun rounded(recipe, samples_);
-  const double expected = exact.stepper->step(eight_in(8), 1e-2).loss;
-  EXPECT_NEAR(rounded.stepper->step(eight_in(8), 1e-2).loss, expected,
-              4 * GetParam().epsilon * expected);
+  const double expected = exact.step(eight_in(8), 1e-2).loss;
+  EXPECT_NEAR(rounded.step(eight_in(8), 1e-2).loss, expected, 4 * GetParam().epsilon * expected);
 }
 
 TEST_P(Precision, Learns) {
@@ -359,11 +358,11 @@ TEST_F(Training, OverflowedStepIsSkippedAndTheScaleHalved) {
   recipe::Recipe recipe = tiny_recipe();
   recipe.precision = "16-mixed";
   TinyRun run(recipe, samples_);
-  run.stepper->scaler().restore(1e30, 0);
+  run.run.scaler().restore(1e30, 0);
   const at::Tensor before = run.engine.parameters[0].tensor.clone();
-  EXPECT_FALSE(run.stepper->step(eight_in(8), 1e-2).updated);
+  EXPECT_FALSE(run.step(eight_in(8), 1e-2).updated);
   EXPECT_TRUE(at::equal(run.engine.parameters[0].tensor, before));
-  EXPECT_EQ(run.stepper->scaler().scale(), 5e29);
+  EXPECT_EQ(run.run.scaler().scale(), 5e29);
 }
 
 }  // namespace training_test

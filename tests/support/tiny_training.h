@@ -9,8 +9,7 @@
 #include <string>
 
 #include "data/sample_store.h"
-#include "engine/engine.h"
-#include "engine/steps/stepper.h"
+#include "engine/run.h"
 #include "models/family.h"
 #include "recipe/recipe.h"
 #include "support/source_dir.h"
@@ -89,9 +88,9 @@ class TinyBatches final : public data::BatchSource {
  public:
   TinyBatches(const data::SampleStore& samples, const data::MicroBatchOptions& options)
       : samples_(samples), tokens_(samples, options) {}
-  data::MicroBatch make(std::span<const int64_t> indices) override {
-    data::MicroBatch batch = tokens_.make(indices);
-    add_pictures(batch, samples_, indices);
+  std::shared_ptr<const data::MicroBatch> make(std::span<const int64_t> indices) override {
+    auto batch = std::make_shared<data::MicroBatch>(*tokens_.make(indices));
+    add_pictures(*batch, samples_, indices);
     return batch;
   }
 
@@ -118,32 +117,33 @@ class UncountedOnTheHost {
   int64_t before_;
 };
 
-// A model with random weights, an engine and a stepper over `samples`.
+// A run over `samples` of a model with random weights.
 struct TinyRun {
   explicit TinyRun(recipe::Recipe r, const data::SampleStore& s, const std::string& shape = "llama",
                    at::Device device = test_device(),
                    std::shared_ptr<dist::Mesh> mesh = dist::single_mesh())
-      : recipe(std::move(r)), model(tiny_model(shape)) {
+      : recipe(std::move(r)),
+        model(tiny_model(shape)),
+        batches(std::make_unique<TinyBatches>(s, batch_options(recipe, *model))),
+        run(*model, recipe, *batches, {.device = device, .longest = 128, .mesh = std::move(mesh)}) {
     ++num_made;
-    engine = engine::make_engine(*model, recipe, device, 128, std::move(mesh));
     engine.fill_weights([](nn::Unit& unit) {
       for (nn::Parameter* parameter : unit.parameters()) parameter->initialize(7, 0.2);
     });
     engine.weights_changed();
-    phases = std::make_unique<engine::PhaseRecorder>(engine, records);
-    batches = std::make_unique<TinyBatches>(s, batch_options(recipe, *model));
-    stepper = std::make_unique<engine::Stepper>(engine, recipe, *batches, *phases);
+  }
+
+  engine::StepResult step(const engine::SampleIndices& micro_batches, double lr) {
+    return run.step(micro_batches, lr);
   }
 
   static inline int64_t num_made = 0;  // by this program; it says how many in the end
 
   recipe::Recipe recipe;
   std::unique_ptr<models::Model> model;
-  engine::Engine engine;
-  std::vector<report::PhaseRecord> records;
-  std::unique_ptr<engine::PhaseRecorder> phases;
   std::unique_ptr<data::BatchSource> batches;
-  std::unique_ptr<engine::Stepper> stepper;
+  engine::Run run;
+  engine::Engine& engine = run.engine();
 };
 
 // Samples 0 .. 7 in micro-batches of `size`.

@@ -129,7 +129,7 @@ void PictureBatchSource::run(Job& job, size_t i) const {
   }
 }
 
-MicroBatch PictureBatchSource::make(std::span<const int64_t> indices) {
+std::shared_ptr<const MicroBatch> PictureBatchSource::make(std::span<const int64_t> indices) {
   JobPtr job;
   {
     std::unique_lock lock(mutex_);
@@ -150,7 +150,7 @@ MicroBatch PictureBatchSource::make(std::span<const int64_t> indices) {
     for (size_t i = 0; i < job->indices.size(); ++i) run(*job, i);
   MicroBatch batch = make_micro_batch(samples_, indices, options_);
   finish(*job, batch);
-  return batch;
+  return std::make_shared<const MicroBatch>(std::move(batch));
 }
 
 void PictureBatchSource::expect(const std::vector<std::vector<int64_t>>& micro_batches) {

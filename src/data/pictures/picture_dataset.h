@@ -32,7 +32,7 @@ class PictureBatchSource : public BatchSource {
                      int num_workers, NoneReadable none_readable = NoneReadable::Refuse);
   ~PictureBatchSource() override;
 
-  MicroBatch make(std::span<const int64_t> indices) override;
+  std::shared_ptr<const MicroBatch> make(std::span<const int64_t> indices) override;
   void expect(const std::vector<std::vector<int64_t>>& micro_batches) override;
 
   int64_t num_unreadable() const override { return static_cast<int64_t>(unreadable_.size()); }

@@ -80,13 +80,11 @@ auto Executor::guarded(const Run& run) {
   }
 }
 
-Executor::Executor(std::vector<nn::Unit*> units, std::vector<std::unique_ptr<Policy>> policies,
-                   memory::Ledger& ledger)
+Executor::Executor(std::vector<nn::Unit*> units, Policies policies, memory::Ledger& ledger)
     : Executor(std::move(units), std::move(policies), ledger, {}, nullptr) {}
 
-Executor::Executor(std::vector<nn::Unit*> units, std::vector<std::unique_ptr<Policy>> policies,
-                   memory::Ledger& ledger, std::vector<UnitRange> ranges,
-                   std::unique_ptr<StageLinks> links)
+Executor::Executor(std::vector<nn::Unit*> units, Policies policies, memory::Ledger& ledger,
+                   std::vector<UnitRange> ranges, std::unique_ptr<StageLinks> links)
     : units_(std::move(units)),
       policies_(std::move(policies)),
       ledger_(ledger),

@@ -34,17 +34,15 @@ struct MicroBatches {
 class Executor {
  public:
   // `ledger` is the one of the device that the units live on. Units must outlive the executor.
-  Executor(std::vector<nn::Unit*> units, std::vector<std::unique_ptr<Policy>> policies,
-           memory::Ledger& ledger);
+  Executor(std::vector<nn::Unit*> units, Policies policies, memory::Ledger& ledger);
   // One stage of a pipeline: its ranges of units, one per chunk; `links` connect it to the other
   // stages.
-  Executor(std::vector<nn::Unit*> units, std::vector<std::unique_ptr<Policy>> policies,
-           memory::Ledger& ledger, std::vector<UnitRange> ranges,
-           std::unique_ptr<StageLinks> links);
+  Executor(std::vector<nn::Unit*> units, Policies policies, memory::Ledger& ledger,
+           std::vector<UnitRange> ranges, std::unique_ptr<StageLinks> links);
   ~Executor();
 
   // One more policy, after those that are there. Between steps only.
-  void add_policy(std::unique_ptr<Policy> policy) { policies_.push_back(std::move(policy)); }
+  void add_policy(std::shared_ptr<Policy> policy) { policies_.push_back(std::move(policy)); }
 
   // Micro-batches that are alike are recorded. Before the first step; without a pipeline.
   void record_passes();
@@ -106,7 +104,7 @@ class Executor {
   int64_t first_trained(const UnitRange& range) const;
 
   std::vector<nn::Unit*> units_;
-  std::vector<std::unique_ptr<Policy>> policies_;
+  Policies policies_;
   std::vector<int32_t> ledger_ids_;
   std::vector<bool> trains_;  // by unit: has parameters that train
   memory::Ledger& ledger_;

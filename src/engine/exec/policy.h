@@ -4,7 +4,9 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <utility>
+#include <vector>
 
 #include "core/nn/unit.h"
 
@@ -57,5 +59,7 @@ class Policy {
   // The micro-batch failed between any two hooks: release what is held for it.
   virtual void abandon() {}
 };
+
+using Policies = std::vector<std::shared_ptr<Policy>>;
 
 }  // namespace snug::exec

@@ -19,9 +19,9 @@ void PhaseRecorder::thin() {
 }
 
 // Nothing happens to the device's memory between one micro-batch's backward and the next one.
-void PhaseRecorder::begin_micro_batch(int64_t number, bool in_turn) {
+void PhaseRecorder::begin_micro_batch(int64_t number) {
   if (number > 0 && !tell_) return;
-  if (number > 0 && in_turn) record("after_bwd");
+  if (number > 0 && in_turn_) record("after_bwd");
   micro_batch_ = number + 1;
   record("before_fwd");
 }

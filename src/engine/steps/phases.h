@@ -8,14 +8,16 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "engine/steps/step_observer.h"
 #include "report/run_record.h"
 
 namespace snug::engine {
 
-class PhaseRecorder {
+class PhaseRecorder : public StepObserver {
  public:
   PhaseRecorder(const engine::Engine& engine, std::vector<report::PhaseRecord>& phases)
       : device_(engine.device.type()),
+        in_turn_(engine.mesh->size(dist::Axis::Pipeline) == 1),
         ledger_(engine.ledger()),
         host_(engine.host_ledger()),
         phases_(phases) {}
@@ -26,20 +28,21 @@ class PhaseRecorder {
 
   // Records of this step are taken until the next call. `step` counts from 0.
   void begin_step(int64_t step);
-  // Takes none until the next step.
-  void end_step() { wanted_ = false; }
-  // Before the forward of micro-batch `number`, from 0. `in_turn`: the backward of the one before
-  // is over, as it is but in a pipeline.
-  void begin_micro_batch(int64_t number, bool in_turn);
+  void begin_micro_batch(int64_t number) override;
+  void after_forward() override { record("after_fwd"); }
+  void after_sweep() override { record("after_bwd"); }
+  void after_update() override { record("after_opt_step"); }
+  void repeat() override { wanted_ = false; }
+
+ private:
   // Once per step and phase, unless every micro-batch is recorded: later ones repeat the first
   // one's picture.
   void record(const char* phase);
-
- private:
   bool is_recorded(int64_t step) const { return step <= 1 || step % interval_ == 0; }
   void thin();
 
   c10::DeviceType device_;
+  bool in_turn_;  // a micro-batch begins when the one before is over, as it does but in a pipeline
   const memory::Ledger& ledger_;
   const memory::Ledger& host_;
   std::vector<report::PhaseRecord>& phases_;

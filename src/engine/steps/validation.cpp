@@ -7,7 +7,6 @@
 #include "base/text.h"
 #include "engine/batch.h"
 #include "engine/parallel/context_parallel.h"
-#include "engine/steps/stepper.h"
 
 namespace snug::engine {
 
@@ -23,7 +22,7 @@ ValidationResult validate(exec::Executor& executor, data::BatchSource& samples, 
   double sum = 0, terms = 0;
   ValidationResult result;
   // All run as many, since they run the same units at the same time: who has none left repeats one.
-  SampleIndices mine;
+  std::vector<std::vector<int64_t>> mine;
   for (int64_t first = 0; first < batches; first += ranks) {
     const int64_t begin =
         (first + rank < batches ? first + rank : first) * options.micro_batch_size;
@@ -33,7 +32,8 @@ ValidationResult validate(exec::Executor& executor, data::BatchSource& samples, 
   samples.expect(mine);
   for (size_t i = 0; i < mine.size(); ++i) {
     const bool counts = static_cast<int64_t>(i) * ranks + rank < batches;
-    const data::MicroBatch batch = samples.make(mine[i]);
+    const auto made = samples.make(mine[i]);
+    const data::MicroBatch& batch = *made;
     const double loss = executor.objective(
         mesh == nullptr ? engine::to_device(batch, executor.device(), options.ignore_index)
                         : engine::own_tokens(batch, executor.device(), *mesh, options.ignore_index),

@@ -182,7 +182,7 @@ TEST(PictureSample, ChatsAreBatchedWithTheirTiles) {
   for (const int64_t number : {2, 1, 3})
     order.push_back(std::ranges::find(dataset.train_numbers, number) -
                     dataset.train_numbers.begin());
-  const MicroBatch batch = source->make(order);
+  const MicroBatch batch = *source->make(order);
   EXPECT_EQ(batch.num_pictures, 11);
   std::vector<uint8_t> pixels(size_t{11 * 8 * 8 * 3}, 99);
   std::fill(pixels.begin() + 10 * 8 * 8 * 3, pixels.end(), uint8_t{0});
@@ -229,7 +229,7 @@ TEST(PictureSample, BatchesHaveAllTilesOfTheirSamples) {
   EXPECT_EQ(dataset.train.most_pictures(2), 5 + 3);
   EXPECT_EQ(dataset.train.mean_pictures(), 4);
   const auto source = dataset.train_batches();
-  const MicroBatch batch = source->make(std::vector<int64_t>{0, 1});
+  const MicroBatch batch = *source->make(std::vector<int64_t>{0, 1});
   EXPECT_EQ(batch.num_pictures, 8);
   EXPECT_EQ(batch.picture_rows.size(), 8 * 3);
   EXPECT_EQ(batch.pixels, std::vector<uint8_t>(8 * 8 * 8 * 3, 99));

@@ -172,7 +172,7 @@ TEST_F(HuggingFace, TextModelsReadInstructionSets) {
   const Dataset dataset = load_dataset(options, byte_encoder(true), {});
   EXPECT_EQ(dataset.train.count(), 2);
   EXPECT_EQ(dataset.train_pictures.rows, nullptr);
-  EXPECT_TRUE(dataset.train_batches()->make(std::vector<int64_t>{0, 1}).pixels.empty());
+  EXPECT_TRUE(dataset.train_batches()->make(std::vector<int64_t>{0, 1})->pixels.empty());
 }
 
 class PictureFolderTest : public testing::Test {
@@ -398,7 +398,7 @@ TEST_F(PictureBatches, AreTheSameWithAnyNumberOfWorkersAndInAnyOrder) {
   for (int64_t i = 0; i < 40; i += 4) wanted.push_back({i, i + 1, i + 2, i + 3});
   std::vector<MicroBatch> expected;
   const auto alone = dataset.train_batches();
-  for (const auto& indices : wanted) expected.push_back(alone->make(indices));
+  for (const auto& indices : wanted) expected.push_back(*alone->make(indices));
   for (const int num_workers : {1, 3}) {
     const Dataset same = load(num_workers);
     const auto source = same.train_batches();
@@ -407,7 +407,7 @@ TEST_F(PictureBatches, AreTheSameWithAnyNumberOfWorkersAndInAnyOrder) {
       // Now and then something that nobody told, or told otherwise.
       if (i % 3 == 1) source->make(std::vector<int64_t>{39, 0});
       if (i == 5) source->expect({wanted.begin() + 5, wanted.end()});
-      const MicroBatch batch = source->make(wanted[i]);
+      const MicroBatch batch = *source->make(wanted[i]);
       EXPECT_EQ(batch.pixels, expected[i].pixels);
       EXPECT_EQ(batch.targets, expected[i].targets);
       EXPECT_EQ(batch.picture_rows.size(), 12);
@@ -423,7 +423,7 @@ TEST_F(PictureBatches, UnreadableOnesTeachNothingAndAreNamed) {
   {
     const auto source = dataset.train_batches();
     for (int64_t i = 0; i < 40; ++i) {
-      const MicroBatch batch = source->make(std::vector<int64_t>{i});
+      const MicroBatch batch = *source->make(std::vector<int64_t>{i});
       const bool broken = dataset.train_pictures.row_of[static_cast<size_t>(i)] % 10 == 7;
       EXPECT_EQ(batch.loss_tokens > 0, !broken);
       EXPECT_EQ(batch.pixels.size(), 8 * 8 * 3);
@@ -459,7 +459,7 @@ TEST_F(PictureBatches, AValidationPartWithoutAnyReadablePictureGivesNoTargets) {
   const Dataset dataset = load_dataset(options, byte_encoder(true), {});
   ASSERT_EQ(dataset.validation.count(), 19);
   const auto source = dataset.validation_batches();
-  for (int64_t i = 0; i < 19; ++i) EXPECT_EQ(source->make(std::vector<int64_t>{i}).loss_tokens, 0);
+  for (int64_t i = 0; i < 19; ++i) EXPECT_EQ(source->make(std::vector<int64_t>{i})->loss_tokens, 0);
   EXPECT_CONTAINS(said, "gone.jpg");
 }
 

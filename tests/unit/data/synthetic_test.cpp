@@ -148,7 +148,7 @@ TEST(Synthetic, WorkersMakeItsPicturesLikeAnyOther) {
   const auto batches = dataset.train_batches();
   const std::vector<int64_t> indices = {4, 9};
   batches->expect({indices});
-  const MicroBatch batch = batches->make(indices);
+  const MicroBatch batch = *batches->make(indices);
   EXPECT_EQ(batch.pixels.size(), 2U * 20 * 20 * 3);
   EXPECT_EQ(batch.picture_rows.size(), 6U);
   EXPECT_EQ(batch.loss_tokens, 2 * 8);

@@ -55,7 +55,7 @@ Trained train(const recipe::Recipe& recipe, const std::string& shape,
   if (objective != nullptr) run.engine.objective = std::move(objective);
   Trained result;
   for (int step = 0; step < 3; ++step) {
-    const StepResult r = run.stepper->step(tests::eight_in(4), 1e-2);
+    const StepResult r = run.step(tests::eight_in(4), 1e-2);
     result.losses.push_back(r.loss);
     result.norms.push_back(r.grad_norm);
   }
@@ -89,7 +89,7 @@ TEST(Objective, TheMeanIsOverItsOwnTerms) {
   const double by_token = train(recipe, "llama", nullptr).losses.front();
   const double by_document = train(recipe, "llama", std::make_shared<PerDocument>()).losses.front();
   tests::TinyRun run(recipe, samples);
-  const StepResult counts = run.stepper->step(tests::eight_in(4), 0);
+  const StepResult counts = run.step(tests::eight_in(4), 0);
   EXPECT_NEAR(by_document * 8, by_token * static_cast<double>(counts.loss_tokens),
               1e-5 * by_document * 8);
 }

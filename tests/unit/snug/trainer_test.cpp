@@ -11,6 +11,9 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <map>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "snug/engine.h"
@@ -78,7 +81,9 @@ TEST(Trainer, RefusesWhatItCannotDo) {
   expect_refused(train({"--devices", "2"}), "use the program for 2");
   expect_refused(train({"--fit"}), "snug plan --fit");
   expect_refused([] { const Trainer trainer(recipe_with(), {.longest = 0}); }, "longest = 0");
-  expect_refused([] { const Trainer trainer(recipe_with(), {.policies = {nullptr}}); }, "null");
+  const TrainerOptions none{.policies = {[] { return nullptr; }}};
+  expect_refused([&] { const Trainer trainer(recipe_with(), none); }, "null");
+  expect_refused([&] { predict(recipe_with(), 8, none); }, "null");
   for (const int64_t tokens : {int64_t{-1}, int64_t{0}, kMostTokens + 1})
     expect_refused([&] { predict(recipe_with(), tokens); }, "give 1 to 128");
   expect_refused([] { predict(recipe_with({"--devices", "2"}), 8); }, "use the program for 2");
@@ -105,6 +110,46 @@ TEST(Trainer, TakesWhatWasPredicted) {
     const int64_t predicted = predict(recipe, 32).peak_allocated;
     Trainer trainer(recipe, {.longest = 32});
     EXPECT_EQ(trainer.step(rows(8, 32), rows(8, 32)).peak_bytes, predicted) << packing;
+  }
+}
+
+// Makes all logits, as losses do that are written without regard to memory.
+class SquaredLogits final : public nn::Objective {
+ public:
+  at::Tensor sum(const at::Tensor& hidden, const nn::Head& head, const nn::Batch& /*batch*/,
+                 const nn::Pass& pass) const override {
+    return head.logits(hidden, pass).to(at::kFloat).square().sum().reshape({1});
+  }
+};
+
+// Holds memory of its own from a unit's forward to its backward.
+class Holds final : public exec::Policy {
+ public:
+  void after_forward(exec::UnitRun& run) override {
+    held_[run.key()] = at::empty({1 << 16}, run.unit->parameters().front()->value.options());
+  }
+  void after_backward(exec::UnitRun& run) override { held_.erase(run.key()); }
+  void abandon() override { held_.clear(); }
+
+ private:
+  std::map<std::pair<int64_t, int64_t>, at::Tensor> held_;
+};
+
+TEST(Trainer, PredictsItsObjectiveAndPoliciesToo) {
+  const recipe::Recipe recipe =
+      recipe_with({"--train.micro_batch_size", "32", "--train.global_batch_size", "64"});
+  const int64_t plain = predict(recipe, 32).peak_allocated;
+  const auto objective = std::make_shared<const SquaredLogits>();
+  const std::vector<std::function<std::shared_ptr<exec::Policy>()>> policies = {
+      [] { return std::make_shared<Holds>(); }};
+  for (const TrainerOptions& options :
+       {TrainerOptions{.longest = 32, .objective = objective},
+        TrainerOptions{.longest = 32, .policies = policies},
+        TrainerOptions{.longest = 32, .objective = objective, .policies = policies}}) {
+    const int64_t predicted = predict(recipe, 32, options).peak_allocated;
+    EXPECT_GT(predicted, plain);
+    Trainer trainer(recipe, options);
+    EXPECT_EQ(trainer.step(rows(64, 32), rows(64, 32)).peak_bytes, predicted);
   }
 }
 

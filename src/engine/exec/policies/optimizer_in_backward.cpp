@@ -10,23 +10,23 @@ OptimizerInBackward::OptimizerInBackward(optim::Optimizer& optimizer,
                                          std::vector<optim::NamedTensor> parameters,
                                          std::vector<bool> counted,
                                          std::vector<optim::Range> ranges, bool on_host,
-                                         std::function<void(int64_t)> updated)
+                                         Publish publish)
     : optimizer_(optimizer),
       parameters_(std::move(parameters)),
       counted_(std::move(counted)),
       ranges_(std::move(ranges)),
       on_host_(on_host),
-      updated_(std::move(updated)) {}
+      publish_(std::move(publish)) {}
 
-void OptimizerInBackward::start_measuring() {
-  updating_ = false;
-  squares_ = {};
-}
-
-void OptimizerInBackward::start_updating(const optim::StepOptions& options) {
-  updating_ = true;
+void OptimizerInBackward::begin_sweep(Sweep sweep, const optim::StepOptions& options) {
+  updating_ = sweep == Sweep::Update;
   options_ = options;
   squares_ = {};
+  if (updating_) optimizer_.begin_step();
+}
+
+void OptimizerInBackward::end_sweep() {
+  if (updating_ && publish_.all) publish_.all();
 }
 
 // Reads states on disk ahead, while the unit's gradients are computed.
@@ -51,7 +51,7 @@ void OptimizerInBackward::after_backward(UnitRun& run) {
     optimizer_.update(range, options_);
   }
   for (size_t i = range.first; i < range.last; ++i) parameters_[i].tensor.mutable_grad().reset();
-  if (updating_ && updated_) updated_(run.index);
+  if (updating_ && publish_.unit) publish_.unit(run.index);
 }
 
 }  // namespace snug::exec

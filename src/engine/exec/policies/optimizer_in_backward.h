@@ -14,24 +14,27 @@
 #include "core/ops/elementwise.h"
 #include "core/optim/optimizer.h"
 #include "engine/exec/policy.h"
+#include "engine/exec/updater.h"
 
 namespace snug::exec {
 
-class OptimizerInBackward final : public Policy {
+class OptimizerInBackward final : public Policy, public Updater {
  public:
+  // What is told of updates: of unit i's, and, at the end of the sweep, of all.
+  struct Publish {
+    std::function<void(int64_t)> unit;  // may be empty
+    std::function<void()> all;          // may be empty
+  };
   // parameters: the optimizer's list; ranges[i]: unit i's part of it; counted[j]: whether parameter
   // j's gradient enters the norm on this rank. `on_host`: the update's scratch is host memory.
-  // `updated` is called with i after unit i's update.
   OptimizerInBackward(optim::Optimizer& optimizer, std::vector<optim::NamedTensor> parameters,
                       std::vector<bool> counted, std::vector<optim::Range> ranges, bool on_host,
-                      std::function<void(int64_t)> updated);
+                      Publish publish);
 
-  // Choose what the next micro-batches' backwards do: only measure the norm, or update.
-  void start_measuring();
-  void start_updating(const optim::StepOptions& options);
-  // Sum of squares of the gradients since the last start, without UpdateOptions' scaling; call
-  // once. On cuda the host waits here, and only here.
-  double gradient_sum_of_squares() { return squares_.value(); }
+  bool is_in_sweep() const override { return true; }
+  void begin_sweep(Sweep sweep, const optim::StepOptions& options) override;
+  void end_sweep() override;
+  double sum_of_squares() override { return squares_.value(); }
 
   void before_backward(UnitRun& run) override;
   void after_backward(UnitRun& run) override;
@@ -43,7 +46,7 @@ class OptimizerInBackward final : public Policy {
   std::vector<bool> counted_;
   std::vector<optim::Range> ranges_;
   bool on_host_;
-  std::function<void(int64_t)> updated_;
+  Publish publish_;
   bool updating_ = false;
   optim::StepOptions options_;
   ops::SumOfSquares squares_;

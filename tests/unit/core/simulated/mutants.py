@@ -39,13 +39,13 @@ from mutation import ROOT, Build, is_comment, line_of, run  # noqa: E402
 # Where each order of works on a GPU is decided: waits are looked for in all of them, other places in the second list.
 ORDERED = [
     "src/core/ops", "src/core/memory", "src/core/dist/nccl_group.cpp", "src/engine/exec", "src/engine/parallel",
-    "src/engine/engine.cpp", "src/engine/delayed_update.cpp", "src/engine/batch.cpp", "src/core/nn/parameter.cpp",
+    "src/engine/engine.cpp", "src/engine/run.cpp", "src/engine/updaters.cpp", "src/engine/batch.cpp", "src/core/nn/parameter.cpp",
 ]  # fmt: skip
 DECIDING = [
     "src/core/ops/device/copy_stream.cpp", "src/core/ops/device/upload.cpp", "src/core/ops/device/device.cpp",
     "src/core/memory/block_cache.cpp", "src/core/memory/cpu_allocator.cpp", "src/core/memory/cuda_allocator.cpp",
     "src/core/memory/placement.cpp", "src/core/dist/nccl_group.cpp", "src/engine/exec/policies",
-    "src/engine/exec/flat_unit.cpp", "src/engine/exec/stage_links.cpp", "src/engine/delayed_update.cpp",
+    "src/engine/exec/flat_unit.cpp", "src/engine/exec/stage_links.cpp", "src/engine/updaters.cpp",
 ]  # fmt: skip
 # Plain code beside the GPU's: kernels' work, stubs, and quantizing, which the CPU does.
 LEFT_OUT = ["_stub.cpp", "kernel_work.cpp", "device/work.cpp", "linear/stored_weight.cpp"]

@@ -172,10 +172,8 @@ class Probe final : public Policy {
 };
 
 template <class... P>
-std::vector<std::unique_ptr<Policy>> policies(std::unique_ptr<P>... all) {
-  std::vector<std::unique_ptr<Policy>> list;
-  (list.push_back(std::move(all)), ...);
-  return list;
+Policies policies(std::unique_ptr<P>... all) {
+  return {std::move(all)...};
 }
 
 }  // namespace snug::exec::tests

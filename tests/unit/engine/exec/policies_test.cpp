@@ -27,7 +27,6 @@ using tests::policies;
 using tests::Probe;
 
 using Bytes = std::vector<int64_t>;
-using List = std::vector<std::unique_ptr<Policy>>;
 
 constexpr size_t kUnits = 4;
 
@@ -296,7 +295,8 @@ struct Updating : Placed {
     optimizer = optim::make_optimizer(options, tensors);
     auto made = std::make_unique<OptimizerInBackward>(
         *optimizer, tensors, std::vector(tensors.size(), true), ranges, /*on_host=*/false,
-        [this](int64_t unit) { updated.push_back(unit); });
+        OptimizerInBackward::Publish{.unit = [this](int64_t unit) { updated.push_back(unit); },
+                                     .all = [this] { updated.push_back(-1); }});
     in_backward = made.get();
     policy = std::move(made);
   }
@@ -332,17 +332,18 @@ TEST_F(PolicyMemory, UpdatesInBackwardHoldOneUnitsGradients) {
               [&](size_t) { live_gradients.push_back(live(cpu_ledger(), Category::Gradients)); })),
       cpu_ledger());
   const auto before = weights_of(ours.chain);
-  policy.start_measuring();
+  policy.begin_sweep(Sweep::Measure, {});
   executor.forward_backward(ours.chain.micro_batches(1));
-  EXPECT_DOUBLE_EQ(policy.gradient_sum_of_squares(), squares);
+  policy.end_sweep();
+  EXPECT_DOUBLE_EQ(policy.sum_of_squares(), squares);
   EXPECT_TRUE(ours.updated.empty());
   for (size_t i = 0; i < before.size(); ++i)
     EXPECT_TRUE(at::equal(weights_of(ours.chain)[i], before[i])) << "only measured";
 
-  ours.optimizer->begin_step();
-  policy.start_updating({.lr = 0.1, .gradient_scale = 0.5});
+  policy.begin_sweep(Sweep::Update, {.lr = 0.1, .gradient_scale = 0.5});
   executor.forward_backward(ours.chain.micro_batches(1));
-  EXPECT_EQ(ours.updated, (Bytes{3, 2, 1, 0}));
+  policy.end_sweep();
+  EXPECT_EQ(ours.updated, (Bytes{3, 2, 1, 0, -1}));
   for (size_t i = 0; i < before.size(); ++i)
     EXPECT_TRUE(at::equal(weights_of(ours.chain)[i], weights_of(plain.chain)[i])) << i;
   wanted.insert(wanted.end(), wanted.begin(), wanted.begin() + kUnits);
@@ -353,8 +354,7 @@ TEST_F(PolicyMemory, UpdatesWaitForTheLastMicroBatch) {
   Updating plain, ours;
   Executor(plain.chain.units, {}, cpu_ledger()).forward_backward(plain.chain.micro_batches(3));
   plain.optimizer->step({.lr = 0.1});
-  ours.optimizer->begin_step();
-  ours.in_backward->start_updating({.lr = 0.1});
+  ours.in_backward->begin_sweep(Sweep::Update, {.lr = 0.1});
   Executor executor(ours.chain.units, policies(std::move(ours.policy)), cpu_ledger());
   executor.forward_backward(ours.chain.micro_batches(3));
   EXPECT_EQ(ours.updated, (Bytes{3, 2, 1, 0}));

@@ -1,0 +1,24 @@
+// What a step tells of itself, in the order in which it happens: training records its memory, a
+// plan counts its traffic.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+namespace snug::engine {
+
+class StepObserver {
+ public:
+  virtual ~StepObserver() = default;
+  // Micro-batch `number` of this process, from 0, is about to be made for its forward.
+  virtual void begin_micro_batch(int64_t /*number*/) {}
+  // Once for each micro-batch.
+  virtual void after_forward() {}
+  // Forward and backward of all micro-batches are over; twice where gradients are measured first.
+  virtual void after_sweep() {}
+  virtual void after_update() {}
+  // What follows, up to the next step, is run again to find a fault.
+  virtual void repeat() {}
+};
+
+}  // namespace snug::engine
