@@ -115,6 +115,15 @@ function(snug_add_simulated_program target program)
   endif()
 endfunction()
 
+# Sets RESULT to the source of each technique below this folder: techniques/<key>.cpp, for the keys of all.def.
+function(snug_list_techniques result)
+  set(list ${CMAKE_SOURCE_DIR}/src/recipe/techniques/all.def)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${list})
+  file(STRINGS ${list} lines REGEX "^SNUG_TECHNIQUE")
+  list(TRANSFORM lines REPLACE "^SNUG_TECHNIQUE\\((.*)\\)$" "techniques/\\1.cpp")
+  set(${result} ${lines} PARENT_SCOPE)
+endfunction()
+
 # On the simulated GPU: the target gets it whole, and its variants of what knows CUDA.
 function(snug_simulate target)
   target_link_libraries(${target} PRIVATE $<LINK_LIBRARY:WHOLE_ARCHIVE,snug_simulated>)

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "base/error.h"
 #include "core/memory/disk_file.h"
@@ -17,12 +18,12 @@
 #include "core/ops/device/device.h"
 #include "engine/adapters/adapters.h"
 #include "engine/adapters/trained_parts.h"
-#include "engine/exec/policies/optimizer_offload.h"
+#include "engine/exec/policies/home_copies.h"
 #include "engine/exec/policies/sharding.h"
 #include "engine/parallel/context_parallel.h"
 #include "engine/parallel/sharding.h"
 #include "engine/parallel/tensor_parallel.h"
-#include "engine/policies.h"
+#include "engine/techniques/behaviour.h"
 #include "engine/updaters.h"
 
 namespace snug::engine {
@@ -49,7 +50,7 @@ void allocate_home(nn::Parameter& parameter, const recipe::Recipe& recipe,
                    memory::DiskFile* file = nullptr) {
   const bool is_updated_there = recipe.updates_on_host() && parameter.trained;
   const memory::DiskGuard disk(parameter.trained ? nullptr : file);
-  if (recipe.weight_streaming || is_updated_there) parameter.allocate_home();
+  if (recipe.streams_weights() || is_updated_there) parameter.allocate_home();
 }
 
 // The file for frozen weights, if the recipe puts them on disk; null otherwise. A plan only counts.
@@ -78,7 +79,7 @@ void allocate_parameters(const recipe::Recipe& recipe, Engine& engine) {
       if (engine.sharding != nullptr && engine.sharding->shares(*parameter)) continue;
       parameter->allocate(engine.device, engine.precision.parameters);
       allocate_home(*parameter, recipe, file.get());
-      if (recipe.weight_streaming) memory::vacate(parameter->value);
+      if (recipe.streams_weights()) memory::vacate(parameter->value);
       if (parameter->trained) engine.updated[i].push_back(parameter);
     }
   }
@@ -250,15 +251,6 @@ void Engine::drop_gradients() const {
 
 namespace {
 
-// Searches may try it with any model.
-void check_expert_streaming(const models::Model& model, const recipe::Recipe& recipe) {
-  if (recipe.expert_streaming && recipe.given("expert_streaming") &&
-      model.routing().num_experts == 0)
-    throw UserError(
-        "expert_streaming = true: this model has no experts; leave it out (weight_streaming copies "
-        "its weights block by block)");
-}
-
 // The recipe's word before the config's.
 double balance_of(const models::Model& model, const recipe::Recipe& recipe,
                   const dist::Mesh& mesh) {
@@ -281,9 +273,8 @@ double balance_of(const models::Model& model, const recipe::Recipe& recipe,
 std::unique_ptr<Engine> make_engine(models::Model& model, const recipe::Recipe& recipe,
                                     at::Device device, int64_t max_seqlen,
                                     std::shared_ptr<dist::Mesh> mesh) {
-  const bool records = recipe.cuda_graphs && ops::kernel_device(device) == at::kCUDA;
   // Before anything is allocated: memory goes back to the stream that it was allocated on.
-  if (records && device.is_cuda()) ops::cuda::use_own_stream();
+  if (device.is_cuda() && needs_own_stream(recipe)) ops::cuda::use_own_stream();
   auto made = std::make_unique<Engine>();
   Engine& engine = *made;
   engine.precision = nn::parse_precision(recipe.precision);
@@ -298,18 +289,20 @@ std::unique_ptr<Engine> make_engine(models::Model& model, const recipe::Recipe& 
       nn::CrossEntropy::Options{.ignore_index = recipe.data.ignore_index});
   engine.mesh = std::move(mesh);
   check_context(model, *engine.mesh);
-  check_expert_streaming(model, recipe);
   cut_tensors(model, recipe, *engine.mesh);
   choose_trained(model, recipe);
   quantize_weights(model, recipe, chosen_units(model, recipe));
   hold_frozen(model, recipe);
   engine.stage = make_stage(model, recipe, *engine.mesh);
   engine.units = engine.stage.units;
+  for_each_on(recipe, [&](const Behaviour& technique) {
+    if (technique.check != nullptr) technique.check(recipe, model, engine);
+  });
   engine.updated.resize(engine.units.size());
   engine.updates_on_host = recipe.updates_on_host();
   auto sharding = share_parameters(recipe, engine);
   engine.publishes_weights =
-      (engine.updates_on_host && !recipe.weight_streaming) || sharding != nullptr;
+      (engine.updates_on_host && !recipe.streams_weights()) || sharding != nullptr;
   allocate_parameters(recipe, engine);
   const std::set<std::string> repeated = counted_elsewhere(engine);
   for (const auto& own : engine.updated)
@@ -319,21 +312,36 @@ std::unique_ptr<Engine> make_engine(models::Model& model, const recipe::Recipe& 
     }
   model.prepare(device, max_seqlen);
   const auto file = open_disk_file(recipe, engine);
-  const bool is_late = recipe.delayed_parameter_update;
-  const auto updated = is_late ? DelayedUpdate::aliases_of(engine.parameters) : engine.parameters;
-  engine.optimizer = make_optimizer(recipe, engine, updated, file.get());
+  std::vector<optim::NamedTensor> optimized = engine.parameters;
+  for_each_on(recipe, [&](const Behaviour& technique) {
+    if (technique.optimized != nullptr) optimized = technique.optimized(engine);
+  });
+  engine.optimizer = make_optimizer(recipe, engine, optimized, file.get());
   engine.optimizer->set_groups(groups_of(engine, recipe));
   engine.copies = std::make_unique<ops::CopyStream>(device);
-  auto policies = make_policies(recipe, engine, std::move(sharding));
-  // On cpu the update and the step would compete for the same cores.
-  if (is_late)
-    engine.updater = std::make_shared<DelayedUpdate>(engine, updated, device.is_cuda());
-  else if (engine.updater == nullptr)
-    engine.updater = std::make_shared<UpdateAfterBackward>(engine);
+  exec::Policies policies;
+  for_each_on(recipe, [&](const Behaviour& technique) {
+    const std::shared_ptr<exec::Updater> before = std::exchange(engine.updater, nullptr);
+    auto policy = technique.policy != nullptr ? technique.policy(recipe, engine) : nullptr;
+    if (policy != nullptr) policies.push_back(std::move(policy));
+    if (technique.updater != nullptr) engine.updater = technique.updater(engine, optimized);
+    if (before != nullptr && engine.updater != nullptr)
+      throw UserError("{}: another technique updates the weights already; leave out one of the two",
+                      technique.key);
+    if (before != nullptr) engine.updater = before;
+  });
+  if (sharding != nullptr) policies.push_back(std::move(sharding));
+  if (engine.updater == nullptr) engine.updater = std::make_shared<UpdateAfterBackward>(engine);
+  SNUG_CHECK(engine.updater->updates_in_sweep() == updates_in_sweep(recipe) &&
+                 engine.updater->is_late() == updates_late(recipe),
+             "the updater is not as its technique says");
   engine.executor =
       std::make_unique<exec::Executor>(engine.units, std::move(policies), engine.ledger(),
                                        engine.stage.ranges, make_links(model, recipe, engine));
-  if (records) engine.executor->record_passes();
+  for_each_on(recipe, [&](const Behaviour& technique) {
+    if (technique.complete_on_gpu != nullptr && ops::kernel_device(device) == at::kCUDA)
+      technique.complete_on_gpu(engine);
+  });
   return made;
 }
 

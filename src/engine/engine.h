@@ -40,13 +40,13 @@ struct Engine {
   std::unique_ptr<optim::Optimizer> optimizer;
   models::Routing routing;  // of the model's experts
   // What training minimises and what validation measures: cross-entropy, the former with the
-  // recipe's smoothing and z-loss.
+  // recipe's smoothing and z-loss. May be replaced before the first step.
   std::shared_ptr<const nn::Objective> objective, validated;
   std::vector<std::vector<nn::Parameter*>> updated;  // by unit: parameters, or this rank's pieces
   std::vector<optim::NamedTensor> parameters;        // the same: their host copies, if any
   std::vector<bool> counted;  // by parameter: false if another rank adds its gradient to the norm
   exec::Sharding* sharding = nullptr;      // owned by the executor; null if not in use
-  bool updates_on_host = false;            // with optimizer_offload
+  bool updates_on_host = false;            // recipe.updates_on_host()
   bool publishes_weights = false;          // the device's weights are copies of host copies
   std::shared_ptr<exec::Updater> updater;  // after all that it works with
 
@@ -56,7 +56,7 @@ struct Engine {
 
   // The tensors that a checkpoint saves.
   checkpoint::TrainingTensors training_tensors() const;
-  // Call after anything but step() has written weights.
+  // Call after anything but the steps of a run has written weights.
   void weights_changed() const;
   // Calls `write` for each unit to fill its parameters. If ranks shard the model, only that unit's
   // values are allocated during the call; parameters for which keeps() is false may be skipped.

@@ -167,18 +167,16 @@ Host prepare_host(const std::string& memory_budget, int64_t num_threads,
 void check_offload_folder(const recipe::Recipe& recipe) {
   std::optional<std::string> states = recipe.offload_folder();
   if (!states && recipe.fit && !recipe.fit_disk.empty()) states = recipe.fit_disk;
-  if (states && !memory::DiskFile::is_on_disk(memory::kStatesOnDisk, *states))
-    warn(
-        "optimizer_offload = disk:{}: files there are kept in memory (tmpfs), so the states would "
-        "stay in memory without being counted; give a folder on a disk, or use "
-        "--optimizer_offload cpu",
-        *states);
-  const std::optional<std::string> weights = recipe.weight_folder();
-  if (weights && !memory::DiskFile::is_on_disk(memory::kWeightsOnDisk, *weights))
-    warn(
-        "weight_offload = disk:{}: files there are kept in memory (tmpfs), so the weights would "
-        "stay in memory without being counted; give a folder on a disk, or leave it out",
-        *weights);
+  const auto check = [](const memory::DiskUse& use, const std::optional<std::string>& folder) {
+    if (folder && !memory::DiskFile::is_on_disk(use, *folder))
+      warn(
+          "{} = disk:{}: files there are kept in memory (tmpfs), so {} would stay in memory "
+          "without "
+          "being counted; give a folder on a disk, or {}",
+          use.option, *folder, use.content, use.without);
+  };
+  check(memory::kStatesOnDisk, states);
+  check(memory::kWeightsOnDisk, recipe.weight_folder());
 }
 
 }  // namespace snug::engine

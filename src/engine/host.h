@@ -74,14 +74,13 @@ struct Host {
 void use_threads(int64_t wanted);
 
 // Installs the allocators, sets the threads, and chooses the device and its budget. Call before the
-// first tensor. `memory_budget` is "2GiB" or empty; num_threads as above; `own_stream`: for
-// cuda_graphs.
+// first tensor. `memory_budget` is "2GiB" or empty; num_threads as above; `own_stream`: on a
+// GPU, as engine::needs_own_stream().
 Host prepare_host(const std::string& memory_budget, int64_t num_threads,
                   const recipe::Word<recipe::Accelerator>& accelerator, bool own_stream = false);
 
-// Checks the folders of optimizer_offload and weight_offload = disk:FOLDER, or of fit_disk, before
-// a model is read. Throws UserError if no file can be made there; warns if its file system is in
-// memory.
+// Checks the folders on disk that a recipe names, fit_disk too, before a model is read. Throws
+// UserError if no file can be made there; warns if its file system is in memory.
 void check_offload_folder(const recipe::Recipe& recipe);
 
 }  // namespace snug::engine

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -56,8 +55,11 @@ Run::Run(models::Model& model, const recipe::Recipe& recipe, data::BatchSource& 
       scaler_(engine_->precision.loss_scaling) {
   if (options.objective != nullptr) engine_->objective = engine_->validated = options.objective;
   for (const auto& make : options.policies) {
-    std::shared_ptr<exec::Policy> policy = make();
-    if (policy == nullptr) throw UserError("policies: one of the functions made no policy (null)");
+    std::shared_ptr<exec::Policy> policy = make ? make() : nullptr;
+    if (policy == nullptr)
+      throw UserError(
+          "policies: a function in the list is null or returns null; let it return "
+          "std::make_shared of your policy");
     engine_->executor->add_policy(std::move(policy));
   }
   engine_->executor->on_forward_done([this] { observer_->after_forward(); });
@@ -65,6 +67,7 @@ Run::Run(models::Model& model, const recipe::Recipe& recipe, data::BatchSource& 
 
 StepResult Run::step(const SampleIndices& micro_batches, double lr) {
   last_ = micro_batches;
+  is_updating_ = false;
   const Batches batches = make_batches(micro_batches);
   StepResult result = count(batches);
   // Not even decay: pictures that cannot be read may leave a step nothing to learn.
@@ -73,11 +76,10 @@ StepResult Run::step(const SampleIndices& micro_batches, double lr) {
     result.updated = false;
     return result;
   }
-  is_updating_ = false;
   dropout_key_ =
       mix64(recipe_.seed ^ mix64(static_cast<uint64_t>(engine_->optimizer->num_steps())));
   try {
-    take(batches, lr, result);
+    take_step(batches, lr, result);
   } catch (...) {
     engine_->drop_gradients();
     throw;
@@ -87,22 +89,26 @@ StepResult Run::step(const SampleIndices& micro_batches, double lr) {
   return result;
 }
 
-// From samples to weights: sweep, norm, update. Weights are published as they are updated.
-void Run::take(const Batches& batches, double lr, StepResult& result) {
+// Sweep, norm, update: weights are published by the updater, as they are updated or later.
+void Run::take_step(const Batches& batches, double lr, StepResult& result) {
   using exec::Sweep;
   exec::Updater& updater = *engine_->updater;
   const double max_norm = recipe_.train.max_norm.value_or(0);
   optim::StepOptions options{.lr = lr};
-  if (updater.is_in_sweep() && max_norm > 0) {
+  if (updater.updates_in_sweep() && max_norm > 0) {
     sweep(Sweep::Measure, options, batches, result);
     options.gradient_scale = clip_factor(gradient_norm(), max_norm);
   }
   sweep(Sweep::Update, options, batches, result);
+  // No loss scaling: a step could not be skipped any more.
+  if (updater.updates_in_sweep()) {
+    result.grad_norm = without_sign(gradient_norm());
+    return;
+  }
   const memory::PhaseGuard phase(memory::Phase::Step);
   const double scaled_norm = gradient_norm();
   const double unscale = 1.0 / scaler_.scale();
   result.grad_norm = without_sign(scaled_norm * unscale);
-  if (updater.is_in_sweep()) return;
   result.updated = scaler_.update(scaled_norm);
   updater.finish();  // of the step before
   if (!result.updated) return;
@@ -112,9 +118,10 @@ void Run::take(const Batches& batches, double lr, StepResult& result) {
 
 void Run::sweep(exec::Sweep sweep, const optim::StepOptions& options, const Batches& batches,
                 StepResult& result) {
+  is_updating_ = sweep == exec::Sweep::Update && engine_->updater->updates_in_sweep();
   engine_->updater->begin_sweep(sweep, options);
   forward_backward(batches, result);
-  is_updating_ = true;
+  is_updating_ = sweep == exec::Sweep::Update;
   observer_->after_sweep();
   engine_->updater->end_sweep();
 }

@@ -51,8 +51,7 @@ struct RunOptions {
   std::shared_ptr<dist::Mesh> mesh = dist::single_mesh();
   // What training minimises and validation measures; null: cross-entropy as the recipe has it.
   std::shared_ptr<const nn::Objective> objective = nullptr;
-  // Each makes a policy of this run, called after the recipe's own techniques. Throws UserError if
-  // it returns null.
+  // Each returns a new policy, which the executor calls after those of the recipe's techniques.
   std::vector<std::function<std::shared_ptr<exec::Policy>()>> policies = {};
 };
 
@@ -65,7 +64,7 @@ class Run {
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
 
-  // `observer`, which must outlive the run, is told of its steps instead of the one before.
+  // `observer` is told of the steps that follow, which it must outlive, instead of the one before.
   void observe(StepObserver& observer) { observer_ = &observer; }
 
   // Announces the samples of the next steps, in order, so that micro-batches can be made ahead.
@@ -75,7 +74,7 @@ class Run {
   // dropped; unless is_updating(), parameters and states are as before, and the step may be tried
   // again.
   StepResult step(const SampleIndices& micro_batches, double lr);
-  // The step that failed had all gradients: some parameters may be updated already.
+  // The step that failed had begun to update: some parameters may have their new values.
   bool is_updating() const { return is_updating_; }
 
   // The loss over the first `num_samples` of `samples`, train.micro_batch_size at a time, in at
@@ -105,7 +104,7 @@ class Run {
   StepResult count(const Batches& batches) const;
   // `result` has the counts of the micro-batches, and gets their loss and routes.
   void forward_backward(const Batches& batches, StepResult& result);
-  void take(const Batches& batches, double lr, StepResult& result);
+  void take_step(const Batches& batches, double lr, StepResult& result);
   void sweep(exec::Sweep sweep, const optim::StepOptions& options, const Batches& batches,
              StepResult& result);
   double gradient_norm() const;

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "engine/adapters/trained_parts.h"
 #include "engine/strategy.h"
+#include "engine/techniques/behaviour.h"
 #include "models/family.h"
 
 namespace snug::plan {
@@ -161,6 +162,7 @@ std::vector<data::MicroBatch> larger_of_validation(const Workload& work,
     for (size_t i = 0; i < most.size(); ++i)
       if (group.sizes[i] > most[i].sizes[i]) most[i] = group;
   }
+  const bool every = engine::simulation_of(recipe).every_validation;
   std::vector<data::MicroBatch> larger;
   std::set<int64_t> taken;
   for (const Group& group : most) {
@@ -169,8 +171,7 @@ std::vector<data::MicroBatch> larger_of_validation(const Workload& work,
     std::vector<int64_t> samples(static_cast<size_t>(group.count));
     std::iota(samples.begin(), samples.end(), group.first);
     data::MicroBatch batch = data::make_micro_batch(store, samples, batch_options(work, recipe));
-    // What recorded passes take stays taken meanwhile.
-    if (recipe.cuda_graphs || batch.input_ids.size() > largest.input_ids.size() ||
+    if (every || batch.input_ids.size() > largest.input_ids.size() ||
         batch.source_ids.size() > largest.source_ids.size() ||
         batch.max_seqlen > largest.max_seqlen ||
         batch.source_max_seqlen > largest.source_max_seqlen ||

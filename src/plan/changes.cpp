@@ -29,12 +29,10 @@ bool shard_more(recipe::Recipe& r) {
   if (changes) r.strategy = Strategy::Fsdp;
   return changes;
 }
-bool keep_no_casts(recipe::Recipe& r) { return std::exchange(r.cast_cache, false); }
-bool record_nothing(recipe::Recipe& r) { return std::exchange(r.cuda_graphs, false); }
 bool use_bf16(recipe::Recipe& r) {
   const bool changes = !r.has_16_bit_weights();
   r.precision = Precision::BFloat16;
-  r.cast_cache = false;  // nothing is cast
+  turn_off_impossible(r);
   return changes;
 }
 bool use_8bit(recipe::Recipe& r) {
@@ -71,12 +69,13 @@ std::vector<Change> all_changes() {
       {.options = "--strategy fsdp",
        .cost_words = "weights are gathered from the other devices, twice per micro-batch",
        .change = shard_more,
-       .cost = TimeCost::Communication},
-      {.cost_words = "weights are cast again for each product", .change = keep_no_casts},
-      {.cost_words = "the host launches each kernel again", .change = record_nothing}};
-  for (const recipe::TechniqueTraits& traits : recipe::techniques())
-    if (!traits.cost_words.empty())
-      all.push_back({.technique = &traits, .cost_words = traits.cost_words, .cost = traits.cost});
+       .cost = TimeCost::Communication}};
+  for (const recipe::Technique& technique : recipe::techniques())
+    if (!technique.cost_words_of_off.empty())
+      all.push_back({.off = &technique, .cost_words = technique.cost_words_of_off});
+  for (const recipe::Technique& technique : recipe::techniques())
+    if (!technique.cost_words.empty())
+      all.push_back({.on = &technique, .cost_words = technique.cost_words, .cost = technique.cost});
   std::ranges::stable_sort(all, {}, &Change::cost);
   const auto less_exact = [&](std::string_view options, std::string_view cost_words,
                               bool (*change)(recipe::Recipe&), bool names_optimizer = false) {
@@ -96,15 +95,15 @@ std::vector<Change> all_changes() {
   return all;
 }
 
-// "--activation_checkpointing all" and the like, for techniques that are on only in `after`, and
-// for those that take memory and are on only in `before`.
+// The options of techniques that are on only in `after`, and of those that take memory and are on
+// only in `before`.
 std::vector<std::string> techniques_turned(const recipe::Recipe& before, recipe::Recipe after) {
   std::vector<std::string> options;
-  for (const recipe::TechniqueTraits& traits : recipe::techniques())
-    if (is_on(traits, after) != is_on(traits, before) &&
-        (is_on(traits, after) || traits.takes_memory())) {
-      const recipe::Row row = traits.option(after);
-      const bool is_plain = is_flag(row) && is_on(traits, after);
+  for (const recipe::Technique& technique : recipe::techniques())
+    if (is_on(technique, after) != is_on(technique, before) &&
+        (is_on(technique, after) || technique.takes_memory())) {
+      const recipe::Row row = technique.option(after);
+      const bool is_plain = is_flag(row) && is_on(technique, after);
       options.push_back("--" + row.key + (is_plain ? "" : " " + plain_text(row)));
     }
   return options;
@@ -156,10 +155,15 @@ Changed changed(const recipe::Recipe& recipe, const Choice& choice) {
   recipe::Recipe& r = result.recipe;
   const bool is_smaller = choice.micro_batch_size != recipe.train.micro_batch_size;
   r.train.micro_batch_size = choice.micro_batch_size;
-  if (is_smaller && r.optimizer_in_backward && sums_micro_batches(r)) {
-    r.optimizer_in_backward = false;
-    if (!r.optimizer_in_backward_is_auto)
-      result.options.emplace_back("--optimizer_in_backward false");
+  for (const recipe::Technique& technique : recipe::techniques()) {
+    if (!is_smaller || !technique.for_one_micro_batch || !sums_micro_batches(r)) continue;
+    const recipe::Row option = technique.option(r);
+    const bool is_auto = option.automatic != nullptr && *option.automatic;
+    if (!turn_off(technique, r)) continue;
+    if (is_auto)
+      *option.automatic = true;  // which means off now
+    else
+      result.options.push_back(fmt::format("--{} {}", technique.key, technique.values.front()));
   }
   for (const Change* change : choice.changes) {
     recipe::Recipe after = r;

@@ -9,13 +9,14 @@
 #include <vector>
 
 #include "recipe/recipe.h"
-#include "recipe/tables/techniques.h"
+#include "recipe/techniques/technique.h"
 
 namespace snug::plan {
 
-// One change to a recipe: turns on a technique, or calls `change`.
+// One change to a recipe: turns a technique on, or off, or calls `change`.
 struct Change {
-  const recipe::TechniqueTraits* technique = nullptr;
+  const recipe::Technique* on = nullptr;
+  const recipe::Technique* off = nullptr;
   std::string_view options = {};  // empty where techniques are turned on or off
   std::string_view cost_words = {};
   bool (*change)(recipe::Recipe&) = nullptr;
@@ -25,7 +26,7 @@ struct Change {
 
   // Returns false if it changes nothing.
   bool apply(recipe::Recipe& r) const {
-    return technique != nullptr ? turn_on(*technique, r) : change(r);
+    return on != nullptr ? turn_on(*on, r) : off != nullptr ? turn_off(*off, r) : change(r);
   }
   bool moves_to_host() const { return cost >= recipe::TimeCost::UpdatesOnHost; }
 };

@@ -7,8 +7,9 @@
 #include "engine/exec/pipeline_schedule.h"
 #include "engine/parallel/stages.h"
 #include "engine/strategy.h"
+#include "engine/techniques/behaviour.h"
 #include "models/family.h"
-#include "recipe/selection.h"
+#include "recipe/techniques/checkpointing.h"
 
 namespace snug::plan {
 namespace {
@@ -32,8 +33,7 @@ double attention_flops(const models::Model& model, double seqlen) {
 double recomputed_share(const recipe::Recipe& recipe, const models::Model& model) {
   const auto num_blocks = std::ranges::count(const_cast<models::Model&>(model).units(),
                                              nn::UnitKind::Block, &nn::Unit::kind);
-  const std::vector<bool> chosen =
-      recipe::chosen_blocks(recipe.activation_checkpointing, num_blocks);
+  const std::vector<bool> chosen = recipe::repeated_blocks(recipe, num_blocks);
   const auto count = std::count(chosen.begin(), chosen.end(), true);
   return num_blocks > 0 ? static_cast<double>(count) / static_cast<double>(num_blocks) : 0;
 }
@@ -84,7 +84,7 @@ Beside collectives_beside(const recipe::Recipe& recipe, exec::ShardingStage stag
   (recipe.forward_prefetch || !twice ? beside.forward : beside.alone) += forward;
   (recipe.backward_prefetch ? beside.backward : beside.alone) += backward;
   // Gradients are summed while the previous unit computes its own.
-  const bool sums_overlap = !recipe.optimizer_in_backward;
+  const bool sums_overlap = !engine::updates_in_sweep(recipe);
   (sums_overlap ? beside.backward : beside.alone) +=
       seconds(Operation::ReduceScatter) + seconds(Operation::AllReduce);
   return beside;
@@ -167,9 +167,9 @@ StepCost step_cost(const models::Model& model, const recipe::Recipe& recipe,
   const engine::Strategy strategy = engine::named_strategy(recipe);
   const int64_t ranks_per_machine = engine::named_ranks_per_node(recipe);
   const DeviceProfile device = share_of(whole_device, ranks_per_machine);
-  // Clipping with the optimizer in backward runs everything twice.
+  // Where a sweep updates, clipping measures in one before it.
   const double rounds =
-      recipe.optimizer_in_backward && recipe.train.max_norm.value_or(0) > 0 ? 2 : 1;
+      engine::updates_in_sweep(recipe) && recipe.train.max_norm.value_or(0) > 0 ? 2 : 1;
   const double micro_batches =
       rounds * static_cast<double>(engine::micro_batches_of_step(recipe, strategy.mesh));
   StepCost cost{.tokens = tokens * micro_batches / rounds *
@@ -247,7 +247,7 @@ double spare_host_bytes(const DeviceProfile& device, const Prediction& predictio
   return static_cast<double>(std::max<int64_t>(0, there - prediction.peak_host - of_device));
 }
 
-// As engine/policies.cpp decides it.
+// As engine::prefetches() decides it.
 bool copies_ahead(const recipe::Recipe& recipe, const DeviceProfile& device) {
   return device.kind == at::kCUDA && recipe.offload_prefetch != recipe::Prefetch::Off;
 }
@@ -277,7 +277,7 @@ Beside host_copies(const recipe::Recipe& recipe, const DeviceProfile& device,
       all.alone += forward + backward;
   };
   const auto over_link = [&](double bytes) { return bytes / device.link_bytes_per_second; };
-  if (recipe.activation_offload) {
+  if (recipe.offloads_activations()) {
     const double out =
         over_link(size.token_share * static_cast<double>(prediction.host_activations)) *
         size.micro_batches;
@@ -290,14 +290,14 @@ Beside host_copies(const recipe::Recipe& recipe, const DeviceProfile& device,
     const double sums =
         kTouchesOfSum * trained * (size.micro_batches - size.rounds) / device.host_bytes_per_second;
     // An update within the backward waits for its gradients.
-    add(ahead && !recipe.optimizer_in_backward, 0, over_link(trained) * copied + sums);
+    add(ahead && !engine::updates_in_sweep(recipe), 0, over_link(trained) * copied + sums);
   }
-  if (recipe.weight_streaming) {
+  if (recipe.streams_weights()) {
     const double in = over_link(prediction.weight_bytes) * size.micro_batches;
     // Experts that come one by one are gone when a block's backward has computed it again.
-    const double again = recipe.expert_streaming ? size.recomputed * size.micro_batches *
-                                                       over_link(prediction.expert_bytes)
-                                                 : 0;
+    const double again = recipe.streams_experts() ? size.recomputed * size.micro_batches *
+                                                        over_link(prediction.expert_bytes)
+                                                  : 0;
     // The system keeps in spare memory what it has last read of weights in a file; a pass begins
     // with those: they go through the units forward and backward in turn.
     const double read = std::max(0.0, static_cast<double>(prediction.weights_on_disk) -
@@ -330,13 +330,13 @@ UpdateCost update_cost(const recipe::Recipe& recipe, const DeviceProfile& device
       on_disk / device.disk_read_bytes_per_second + on_disk / device.disk_write_bytes_per_second;
   const double update = cost.optimizer_seconds, disk = cost.disk_seconds;
   // On a cpu both would want the same processors.
-  const bool is_beside_next = recipe.delayed_parameter_update && device.kind == at::kCUDA;
+  const bool is_beside_next = engine::updates_late(recipe) && device.kind == at::kCUDA;
   const double next = is_beside_next ? compute.seconds() : 0;
   cost.exposed_optimizer_seconds = std::max(0.0, update - next);
   const double both = std::max(0.0, std::max(update, disk) - next);
   cost.exposed_disk_seconds = both - cost.exposed_optimizer_seconds;
   // A unit's states are read while its last gradients are computed.
-  if (recipe.optimizer_in_backward)
+  if (engine::updates_in_sweep(recipe))
     cost.exposed_disk_seconds =
         std::max(0.0, cost.exposed_disk_seconds - compute.backward / size.micro_batches);
   return cost;

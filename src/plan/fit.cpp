@@ -16,7 +16,7 @@
 #include "engine/strategy.h"
 #include "plan/search_space.h"
 #include "recipe/batches.h"
-#include "recipe/selection.h"
+#include "recipe/techniques/checkpointing.h"
 #include "watch/machine/machine.h"
 
 namespace snug::plan {
@@ -74,7 +74,7 @@ class FitSearch {
     }
     divide(divided);
     Fit result;
-    const bool disk_helps = found_.empty() && host_was_missing_ && techniques_.may_place_states();
+    const bool disk_helps = found_.empty() && host_was_missing_ && techniques_.may_use_disk();
     if (disk_helps && folder_.empty())
       result.with_disk = fastest_with_disk(all);
     else if (disk_helps)
@@ -193,20 +193,20 @@ class FitSearch {
     for (const Trial& trial : more) consider(trial);
   }
 
-  // A layout that fits neither with the last setting nor with the last one that updates after the
-  // backward, with the smallest micro-batch, fits with none. Updates in the backward save most
-  // where a step has one micro-batch, the largest.
+  // A layout that fits neither with the last setting nor with the last one whose techniques all
+  // save at any size, with the smallest micro-batch, fits with none. The others save most where a
+  // step has one micro-batch, the largest.
   bool may_fit(const Layout& layout, const std::vector<Setting>& settings) {
     const std::vector<int64_t> sizes = micro_batches(layout);
     if (sizes.empty()) return false;
     struct Leanest {
-      bool in_backward;
+      bool by_size;
       int64_t size;
     };
-    for (const auto [in_backward, size] :
+    for (const auto [by_size, size] :
          {Leanest{true, sizes.back()}, {true, sizes.front()}, {false, sizes.back()}})
       for (auto leanest = settings.rbegin(); leanest != settings.rend(); ++leanest) {
-        if (leanest->is_on(recipe::Technique::OptimizerInBackward) != in_backward) continue;
+        if (leanest->saves_by_size() != by_size) continue;
         const Trial trial = try_one(layout, *leanest, size);
         if (trial.outcome == Outcome::Refused) continue;
         // Only the host has too little memory: a setting that offloads less may fit.
@@ -233,8 +233,10 @@ class FitSearch {
   // Learns the least times of a step's parts from candidates, which all have the same devices.
   void learn(const Candidate& candidate) {
     const recipe::Recipe& r = candidate.recipe;
-    const bool is_alike = recipe_.given("activation_checkpointing");  // in all candidates
-    if (recipe::checkpointing_of(r) != recipe::Checkpointing::None && !is_alike) return;
+    for (const recipe::Technique& technique : recipe::techniques())
+      if (technique.repeats_forward() && is_on(technique, r) &&
+          !recipe_.given(std::string(technique.key)))  // else all candidates are alike
+        return;
     constexpr double kCertain = 0.9;  // dividing a model changes what is written a little
     const auto least = [](double& so_far, double seconds) {
       so_far = so_far == 0 ? seconds : std::min(so_far, seconds);
@@ -282,9 +284,9 @@ class FitSearch {
   // why suggestions leave it out.
   bool saves_nothing(const recipe::Recipe& r) const {
     if (r.train.max_norm.value_or(0) > 0) return false;
-    return std::ranges::any_of(recipe::techniques(), [&](const recipe::TechniqueTraits& traits) {
-      return traits.saves != nullptr && !traits.saves(r) && recipe::is_on(traits, r) &&
-             !recipe::is_on(traits, recipe_);
+    return std::ranges::any_of(recipe::techniques(), [&](const recipe::Technique& technique) {
+      return technique.saves != nullptr && !technique.saves(r) && recipe::is_on(technique, r) &&
+             !recipe::is_on(technique, recipe_);
     });
   }
 
@@ -471,7 +473,7 @@ class FitSearch {
 }  // namespace
 
 bool Fit::chose_disk(const recipe::Recipe& asked) const {
-  return best && best->recipe.offload_folder() && !asked.given("optimizer_offload");
+  return best && best->recipe.offload_folder() && !asked.offload_folder();
 }
 
 Fit fit(const models::Model& model, const recipe::Recipe& recipe, const Workload& work,

@@ -8,6 +8,7 @@
 
 #include "base/bytes.h"
 #include "plan/candidate.h"
+#include "recipe/techniques/technique.h"
 
 namespace snug::plan {
 namespace {
@@ -192,8 +193,10 @@ std::string choice_reasons(const plan::Fit& fit, const recipe::Recipe& asked,
         "\nNothing fits into the {} of host memory assumed for such a machine; set --host_memory "
         "to what it has.",
         format_bytes(device.assumed_host_bytes));
-  if (fit.best->recipe.delayed_parameter_update && !asked.delayed_parameter_update)
-    text += "\nUpdates are one step late, as fit_delay allows: training differs.";
+  for (const recipe::Technique& technique : recipe::techniques())
+    if (!technique.changes_training.empty() && is_on(technique, fit.best->recipe) &&
+        !is_on(technique, asked))
+      text += fmt::format("\n{}", technique.changes_training);
   return text;
 }
 

@@ -5,12 +5,14 @@
 #include <memory>
 #include <optional>
 
+#include "base/error.h"
 #include "core/memory/disk_file.h"
 #include "core/ops/attention/library_attention.h"
 #include "core/ops/device/device.h"
 #include "core/ops/device/host_waits.h"
 #include "engine/run.h"
 #include "engine/strategy.h"
+#include "engine/techniques/behaviour.h"
 #include "models/family.h"
 
 namespace snug::plan {
@@ -109,8 +111,8 @@ int64_t micro_batches_of_sketch(const recipe::Recipe& recipe, const dist::MeshSh
 // The micro-batch that stands for all of a step.
 class OneForAll final : public data::BatchSource {
  public:
-  explicit OneForAll(const data::MicroBatch& batch)
-      : batch_(std::make_shared<const data::MicroBatch>(batch)) {}
+  // `batch` must outlive it.
+  explicit OneForAll(const data::MicroBatch& batch) : batch_(std::shared_ptr<void>(), &batch) {}
   std::shared_ptr<const data::MicroBatch> make(std::span<const int64_t> /*indices*/) override {
     return batch_;
   }
@@ -176,6 +178,10 @@ class StepFigures final : public engine::StepObserver {
 
   void end(Prediction& result) {
     counter_.reset();
+    if (num_run_ == 0)
+      throw UserError(
+          "there is nothing to plan: no token of the micro-batch has a loss, and such a step is "
+          "skipped; give it labels, or an objective that counts terms");
     result.micro_batches = num_run_;
     result.after_forward = after_forward_;
     result.host_waits = host_waits_;
@@ -213,8 +219,8 @@ int64_t bytes_on_device(const Prediction& prediction, at::DeviceType kind) {
 int64_t micro_batches_that_matter(const recipe::Recipe& recipe, const dist::MeshShape& mesh) {
   // A stage of a pipeline has several under way at once.
   if (mesh[dist::Axis::Pipeline] > 1) return engine::micro_batches_of_step(recipe, mesh);
-  return std::min<int64_t>(engine::micro_batches_of_step(recipe, mesh),
-                           recipe.optimizer_in_backward || recipe.cast_cache ? 3 : 2);
+  return std::min(engine::micro_batches_of_step(recipe, mesh),
+                  engine::simulation_of(recipe).micro_batches);
 }
 
 Prediction predict(const models::Model& model, const recipe::Recipe& recipe,
@@ -273,11 +279,12 @@ Prediction predict(const models::Model& model, const recipe::Recipe& recipe,
                         before);
     run.observe(figures);
     const engine::SampleIndices micro_batches(static_cast<size_t>(shown), {0});
-    // A delayed update holds its gradients through the next step; passes are recorded in the
-    // third.
-    const int last_step = engine.updater->is_late() ? 1 : engine.executor->records() ? 2 : 0;
-    for (int step = 0; step <= last_step; ++step) {
-      figures.begin_step(/*is_last=*/step == last_step);
+    const engine::Simulation simulation = engine::simulation_of(recipe);
+    const int64_t steps = options.device == at::kCUDA
+                              ? std::max(simulation.steps, simulation.steps_on_gpu)
+                              : simulation.steps;
+    for (int64_t step = 1; step <= steps; ++step) {
+      figures.begin_step(/*is_last=*/step == steps);
       if (recorder != nullptr) recorder->begin_step();
       run.step(micro_batches, recipe.optimizer.lr);
       if (recorder != nullptr) recorder->end_step();

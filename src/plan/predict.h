@@ -106,9 +106,8 @@ struct PredictOptions {
   std::shared_ptr<dist::Mesh> mesh = dist::single_mesh();
 };
 
-// How many micro-batches must be simulated to see a step's peak: with accumulation, the second one
-// meets the gradients of the first; if the last one frees gradients in its backward, one more in
-// between keeps all of them to its end.
+// How many micro-batches must be simulated to see a step's peak: engine::Simulation's, or all of a
+// pipeline's.
 int64_t micro_batches_that_matter(const recipe::Recipe& recipe, const dist::MeshShape& mesh = {});
 
 // `largest`: the run's micro-batch with most tokens; `max_seqlen`: as given to the engine. Counts

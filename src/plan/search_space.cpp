@@ -20,29 +20,36 @@ namespace snug::plan {
 namespace {
 
 using recipe::Technique;
-using recipe::TechniqueTraits;
-using enum recipe::Technique;
 
-Setting setting_of(const std::map<Technique, std::string_view>& on) {
+constexpr size_t kMost = 1000;  // a technique's last value
+
+// By the cost of techniques, which of their values they have; the others, and those that take
+// memory, are off.
+Setting setting_of(const std::map<recipe::TimeCost, size_t>& on) {
   Setting setting;
-  for (const TechniqueTraits& traits : recipe::techniques()) {
-    const auto found = on.find(traits.technique);
-    setting.values.emplace_back(found == on.end() ? traits.values.front() : found->second);
+  for (const Technique& technique : recipe::techniques()) {
+    const auto found = technique.takes_memory() ? on.end() : on.find(technique.cost);
+    const size_t place = found == on.end() ? 0 : found->second;
+    setting.values.emplace_back(technique.values[std::min(place, technique.values.size() - 1)]);
   }
   return setting;
 }
 
+const Technique& taking_a_folder() {
+  return *std::ranges::find(recipe::techniques(), true, &Technique::takes_folder);
+}
+
 // The values, from the one that takes most memory to the one that takes least.
-std::vector<std::string_view> toward_lean(const TechniqueTraits& traits) {
-  std::vector<std::string_view> values = traits.values;
-  if (traits.takes_memory()) std::ranges::reverse(values);
+std::vector<std::string_view> toward_lean(const Technique& technique) {
+  std::vector<std::string_view> values = technique.values;
+  if (technique.takes_memory()) std::ranges::reverse(values);
   return values;
 }
 
 Setting leanest() {
   Setting setting;
-  for (const TechniqueTraits& traits : recipe::techniques())
-    setting.values.emplace_back(toward_lean(traits).back());
+  for (const Technique& technique : recipe::techniques())
+    setting.values.emplace_back(toward_lean(technique).back());
   return setting;
 }
 
@@ -50,9 +57,9 @@ Setting leanest() {
 
 std::vector<Setting> Techniques::all() const {
   std::vector<Setting> all(1);  // the first technique varies fastest
-  for (const TechniqueTraits& traits : recipe::techniques()) {
+  for (const Technique& technique : recipe::techniques()) {
     std::vector<Setting> more;
-    for (const std::string_view value : toward_lean(traits))
+    for (const std::string_view value : toward_lean(technique))
       for (Setting setting : all) {
         setting.values.emplace_back(value);
         more.push_back(std::move(setting));
@@ -62,45 +69,58 @@ std::vector<Setting> Techniques::all() const {
   return as_given(std::move(all));
 }
 
+// By what techniques cost: with some values of those that compute again, beside what is free, what
+// goes to the host, and what takes memory and time off that.
 std::vector<Setting> Techniques::few() const {
+  using enum recipe::TimeCost;
   std::vector<Setting> few{setting_of({})};
-  for (const char* checkpointing : {"selective", "every:2", "all"})
-    few.push_back(setting_of({{ActivationCheckpointing, checkpointing}}));
-  few.push_back(setting_of({{OptimizerInBackward, "true"}, {ActivationCheckpointing, "all"}}));
-  few.push_back(setting_of({{ActivationCheckpointing, "all"}, {ActivationOffload, "true"}}));
-  for (const char* checkpointing : {"none", "selective", "all"})
-    for (const char* delay : {"true", "false"})
-      few.push_back(setting_of({{OptimizerOffload, "cpu"},
-                                {DelayedParameterUpdate, delay},
-                                {ActivationCheckpointing, checkpointing}}));
-  few.push_back(setting_of(
-      {{OptimizerOffload, "cpu"}, {WeightStreaming, "true"}, {ActivationCheckpointing, "all"}}));
+  for (const size_t again : {size_t{1}, size_t{2}, kMost})
+    few.push_back(setting_of({{Recompute, again}}));
+  few.push_back(setting_of({{Nothing, kMost}, {Recompute, kMost}}));
+  few.push_back(setting_of({{Recompute, kMost}, {CopiedActivations, kMost}}));
+  for (const size_t again : {size_t{0}, size_t{1}, kMost})
+    for (const bool changes_training : {true, false}) {
+      few.push_back(setting_of({{UpdatesOnHost, kMost}, {Recompute, again}}));
+      for (const Technique& technique : recipe::techniques())
+        if (changes_training && !technique.changes_training.empty())
+          few.back()[technique.key] = technique.values.back();
+    }
+  few.push_back(setting_of({{UpdatesOnHost, kMost}, {CopiedWeights, kMost}, {Recompute, kMost}}));
   few.push_back(leanest());
   return as_given(std::move(few));
 }
 
 std::vector<Setting> Techniques::on_disk(std::vector<Setting> settings, const std::string& folder) {
-  std::erase_if(settings, [](const Setting& setting) { return !setting.is_on(OptimizerOffload); });
-  for (Setting& setting : settings) setting[OptimizerOffload] = "disk:" + folder;
+  const Technique& technique = taking_a_folder();
+  std::erase_if(settings, [&](const Setting& setting) { return !setting.is_on(technique.key); });
+  for (Setting& setting : settings) setting[technique.key] = "disk:" + folder;
   return settings;
 }
 
-bool Techniques::is_free(const TechniqueTraits& traits) const {
-  if (traits.may_try != nullptr && !traits.may_try(recipe_)) return false;
-  if (traits.gains_on_gpus_only && !on_gpu_) return false;
-  if (traits.for_experts && !has_experts_) return false;
+bool Techniques::may_use_disk() const { return is_free(taking_a_folder()); }
+
+bool Setting::saves_by_size() const {
+  return std::ranges::any_of(recipe::techniques(), [&](const Technique& technique) {
+    return technique.for_one_micro_batch && is_on(technique.key);
+  });
+}
+
+bool Techniques::is_free(const Technique& technique) const {
+  if (technique.may_try != nullptr && !technique.may_try(recipe_)) return false;
+  if (technique.gains_on_gpus_only && !on_gpu_) return false;
+  if (technique.for_experts && !has_experts_) return false;
   recipe::Recipe copy = recipe_;
-  const recipe::Row option = traits.option(copy);
+  const recipe::Row option = technique.option(copy);
   return !recipe_.given(option.key) || (option.automatic != nullptr && *option.automatic);
 }
 
 std::vector<Setting> Techniques::as_given(std::vector<Setting> settings) const {
-  std::vector<std::pair<Technique, std::string>> given;
-  for (const TechniqueTraits& traits : recipe::techniques())
-    if (!is_free(traits)) given.emplace_back(traits.technique, value_of(traits, recipe_));
+  std::vector<std::pair<std::string_view, std::string>> given;
+  for (const Technique& technique : recipe::techniques())
+    if (!is_free(technique)) given.emplace_back(technique.key, value_of(technique, recipe_));
   std::vector<Setting> different;
   for (Setting& setting : settings) {
-    for (const auto& [technique, value] : given) setting[technique] = value;
+    for (const auto& [key, value] : given) setting[key] = value;
     const bool is_new = std::ranges::find(different, setting) == different.end();
     if (is_new && recipe::can_be_combined(applied(recipe_, setting)))
       different.push_back(std::move(setting));
@@ -109,18 +129,18 @@ std::vector<Setting> Techniques::as_given(std::vector<Setting> settings) const {
 }
 
 recipe::Recipe Techniques::applied(recipe::Recipe recipe, const Setting& setting) {
-  for (const TechniqueTraits& traits : recipe::techniques())
-    set_value(traits, recipe, setting[traits.technique]);
+  for (const Technique& technique : recipe::techniques())
+    set_value(technique, recipe, setting[technique.key]);
   recipe.train.accumulate_grad_batches.reset();  // the global batch stays
   return recipe;
 }
 
 std::string technique_options(const recipe::Recipe& from, const recipe::Recipe& to) {
   std::string text;
-  for (const TechniqueTraits& traits : recipe::techniques()) {
+  for (const Technique& technique : recipe::techniques()) {
     recipe::Recipe copy = from;
-    const recipe::Row option = traits.option(copy);
-    const std::string value = value_of(traits, to);
+    const recipe::Row option = technique.option(copy);
+    const std::string value = value_of(technique, to);
     const bool was_auto = option.automatic != nullptr && *option.automatic;
     if (was_auto || plain_text(option) != value)
       text += fmt::format("{}--{} {}", text.empty() ? "" : " ", option.key, value);

@@ -10,7 +10,7 @@
 
 #include "models/model.h"
 #include "recipe/recipe.h"
-#include "recipe/tables/techniques.h"
+#include "recipe/techniques/technique.h"
 
 namespace snug::plan {
 
@@ -18,15 +18,16 @@ namespace snug::plan {
 struct Setting {
   std::vector<std::string> values;
 
-  const std::string& operator[](recipe::Technique technique) const {
-    return values[static_cast<size_t>(technique)];
+  // By the technique's key.
+  const std::string& operator[](std::string_view key) const {
+    return values[recipe::place_of(key)];
   }
-  std::string& operator[](recipe::Technique technique) {
-    return values[static_cast<size_t>(technique)];
+  std::string& operator[](std::string_view key) { return values[recipe::place_of(key)]; }
+  bool is_on(std::string_view key) const {
+    return (*this)[key] != recipe::technique_of(key).values.front();
   }
-  bool is_on(recipe::Technique technique) const {
-    return (*this)[technique] != recipe::traits_of(technique).values.front();
-  }
+  // Whether one of its techniques saves memory for some sizes of micro-batches only.
+  bool saves_by_size() const;
   bool operator==(const Setting&) const = default;
 };
 
@@ -40,18 +41,16 @@ class Techniques {
   // A few settings, from the fastest to the smallest, for layouts that divide the model, of which
   // there are many.
   std::vector<Setting> few() const;
-  // Those of `settings` that update on the host, with states in a file in `folder`.
+  // Those of `settings` with a technique that takes a folder, with a file in `folder`.
   static std::vector<Setting> on_disk(std::vector<Setting> settings, const std::string& folder);
 
-  // Whether the recipe leaves the place of the states to the search.
-  bool may_place_states() const {
-    return is_free(recipe::traits_of(recipe::Technique::OptimizerOffload));
-  }
+  // Whether the recipe leaves a technique that takes a folder to the search.
+  bool may_use_disk() const;
   static recipe::Recipe applied(recipe::Recipe recipe, const Setting& setting);
 
  private:
   // Whether the recipe leaves a technique to the search.
-  bool is_free(const recipe::TechniqueTraits& traits) const;
+  bool is_free(const recipe::Technique& technique) const;
   // With the options given in the recipe; without duplicates and settings that would be refused.
   std::vector<Setting> as_given(std::vector<Setting> settings) const;
 
@@ -59,8 +58,7 @@ class Techniques {
   bool on_gpu_, has_experts_;
 };
 
-// The options that turn the techniques of `from` into those of `to`: "--activation_checkpointing
-// all --optimizer_offload cpu".
+// The options that turn the techniques of `from` into those of `to`, each with its value.
 std::string technique_options(const recipe::Recipe& from, const recipe::Recipe& to);
 
 // How a recipe's devices share the model: strategy and mesh.

@@ -81,9 +81,9 @@ class SuggestionSearch {
   // The same, with activation checkpointing if necessary.
   bool consider_with_less_activations(Choice choice) {
     if (consider_smaller_micro_batches(choice)) return true;
-    const auto* checkpointing = &recipe::traits_of(recipe::Technique::ActivationCheckpointing);
-    choice.changes.insert(choice.changes.begin(),
-                          &*std::ranges::find(changes(), checkpointing, &Change::technique));
+    choice.changes.insert(choice.changes.begin(), &*std::ranges::find_if(changes(), [](auto& c) {
+                            return c.cost == recipe::TimeCost::Recompute;
+                          }));
     return consider(choice) || consider_smaller_micro_batches(choice);
   }
 
@@ -247,8 +247,8 @@ std::vector<Suggestion> suggest(const models::Model& model, const recipe::Recipe
   bool combined = false, any = false;
   for (const Change& change : changes()) {
     recipe::Recipe alone = recipe;
-    const bool does_nothing = change.technique != nullptr && change.technique->for_experts &&
-                              model.routing().num_experts == 0;
+    const bool does_nothing =
+        change.on != nullptr && change.on->for_experts && model.routing().num_experts == 0;
     if (does_nothing || !change.apply(alone) || search.worsens(alone)) continue;
     const Choice only{.changes = {&change}, .micro_batch_size = recipe.train.micro_batch_size};
     const bool fits_alone = search.consider(only);

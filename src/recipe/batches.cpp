@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "recipe/numbers.h"
-#include "recipe/tables/techniques.h"
+#include "recipe/techniques/technique.h"
 
 namespace snug::recipe {
 
@@ -66,21 +66,12 @@ void resolve_global_batch(Recipe& recipe) {
       train.micro_batch_size * *train.accumulate_grad_batches * layout->mesh.num_data_ranks();
 }
 
-// Whether updating in the backward saves memory and costs no time: no communication and no copy to
-// the host, which run beside the backward, has to wait for it.
-bool is_free_in_backward(Recipe recipe) {
-  const TechniqueTraits& traits = traits_of(Technique::OptimizerInBackward);
-  recipe.optimizer_in_backward = false;
-  return recipe.devices != "auto" && !has_several_devices(recipe) && !recipe.updates_on_host() &&
-         turn_on(traits, recipe);
-}
-
 }  // namespace
 
 void resolve_batches(Recipe& recipe) {
   resolve_global_batch(recipe);
-  if (recipe.optimizer_in_backward_is_auto)
-    recipe.optimizer_in_backward = is_free_in_backward(recipe);
+  for (const Technique& technique : techniques())
+    if (technique.settle != nullptr) technique.settle(recipe);
 }
 
 int64_t BatchLimit::of(int64_t batches) const {

@@ -33,7 +33,7 @@ bool has_several_devices(const Recipe& recipe);
 int64_t micro_batches_of_step(const Recipe& recipe);
 
 // Computes train.global_batch_size from train.accumulate_grad_batches if it was not set, and
-// decides optimizer_in_backward if it is auto. Call it again when the number of devices changes.
+// decides techniques that are auto. Call it again when the number of devices changes.
 void resolve_batches(Recipe& recipe);
 
 // limit_train_batches: a share of an epoch's micro-batches, or a number of them.

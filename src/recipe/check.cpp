@@ -15,7 +15,7 @@
 #include "recipe/options/rows.h"
 #include "recipe/selection.h"
 #include "recipe/tables/optimizers.h"
-#include "recipe/tables/techniques.h"
+#include "recipe/techniques/technique.h"
 
 namespace snug::recipe {
 namespace {
@@ -41,36 +41,7 @@ void check_model(Command command, const Recipe& r, Faults& faults) {
         r.model.train_parts));
 }
 
-// weight_offload is no technique of the table, since a fit has no folder to try it with.
-void check_frozen_weights(const Recipe& r, Faults& faults) {
-  if (r.weight_offload == "none") return;
-  const std::string is = fmt::format("weight_offload = {}", r.weight_offload);
-  const std::optional<std::string> folder = r.weight_folder();
-  if (!folder || folder->empty())
-    faults.push_back(is + ": must be none or disk:FOLDER, as in disk:/mnt/nvme");
-  const std::string states = r.offload_folder().value_or(r.fit ? r.fit_disk : "");
-  if (!states.empty() && states != folder)
-    faults.push_back(
-        fmt::format("{} with optimizer states in {}: a plan knows one disk; name the same folder "
-                    "for both",
-                    is, states));
-  if (!r.weight_streaming)
-    faults.push_back(
-        is +
-        ": weights in a file are copied to the device block by block; add --weight_streaming "
-        "true");
-  if (!r.lora.enabled && part_names(r.model.train_parts).empty())
-    faults.push_back(is +
-                     ": all weights are trained, and only frozen ones can lie in a file; train "
-                     "adapters (snug finetune) or leave it out");
-  if (has_several_devices(r))
-    faults.push_back(is +
-                     ": works on one device only; on several, leave it out: --strategy fsdp shards "
-                     "the weights in host memory");
-}
-
 void check_memory(const Recipe& r, Faults& faults) {
-  check_frozen_weights(r, faults);
   if (!r.fit && (!r.fit_disk.empty() || r.fit_delay))
     warn("{} has no effect without --fit", r.fit_disk.empty() ? "fit_delay" : "fit_disk");
   std::ranges::move(technique_faults(r), std::back_inserter(faults));
@@ -252,16 +223,10 @@ void check_length(const Recipe& r, Faults& faults) {
         "config.json; set it to null");
 }
 
-// Gradients that are accumulated over micro-batches stay in memory until the last backward.
-void check_in_backward(const Recipe& r) {
-  const int64_t micro_batches = micro_batches_of_step(r);
-  if (r.optimizer_in_backward && micro_batches > 1)
-    warn(
-        "optimizer_in_backward = true with {} micro-batches a step (train.global_batch_size {}, "
-        "train.micro_batch_size {}): gradients are accumulated over the micro-batches, so all of "
-        "them stay in memory and nothing is saved; leave it out, or use a global batch of one "
-        "micro-batch",
-        micro_batches, r.train.global_batch_size, r.train.micro_batch_size);
+void warn_of_useless_techniques(const Recipe& recipe) {
+  for (const Technique& technique : techniques())
+    if (technique.advice != nullptr && is_on(technique, recipe))
+      if (const std::string advice = technique.advice(recipe); !advice.empty()) warn("{}", advice);
 }
 
 void check_splits(const Recipe& r, Faults& faults) {
@@ -425,7 +390,7 @@ std::vector<std::string> recipe_faults(Command command, const Recipe& recipe) {
   check_memory(recipe, faults);
   check_devices(recipe, faults);
   check_batches(recipe, faults);
-  check_in_backward(recipe);
+  warn_of_useless_techniques(recipe);
   if (trains) check_length(recipe, faults);
   check_splits(recipe, faults);
   check_optimizer(recipe, faults);

@@ -7,10 +7,12 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
 #include <string_view>
+#include <variant>
 
 #include "recipe/tables/choices.h"
 
@@ -150,7 +152,7 @@ struct Recipe {
   bool profile = false;  // of a step, as a Chrome trace
   uint64_t seed = 1337;
   std::string memory_budget;                      // "2GiB"; empty = all there is
-  std::string activation_checkpointing = "none";  // none | all | selective | blocks (selection.h)
+  std::string activation_checkpointing = "none";  // none | all | selective | blocks
   bool activation_offload = false;
   bool optimizer_in_backward = false;
   bool optimizer_in_backward_is_auto = false;  // decided by resolve_batches
@@ -186,6 +188,9 @@ struct Recipe {
   LoraOptions lora;
   ModelOptions model;
 
+  // Options of techniques from outside, by key: extra_option() of techniques/technique.h.
+  std::map<std::string, std::variant<bool, int64_t, double, std::string>> extra_options;
+
   // Dotted keys that a file or an option set: "train.max_steps".
   std::set<std::string> given_keys;
 
@@ -197,6 +202,10 @@ struct Recipe {
   }
   // With optimizer_offload: optimizer states are on the host and weights are updated there.
   bool updates_on_host() const { return optimizer_offload != "none"; }
+  // With weight_streaming: weights are on the host and come to the device to be used.
+  bool streams_weights() const { return weight_streaming; }
+  bool streams_experts() const { return expert_streaming; }  // one by one
+  bool offloads_activations() const { return activation_offload; }
   // FOLDER of optimizer_offload = disk:FOLDER; std::nullopt: the states are in memory.
   std::optional<std::string> offload_folder() const { return folder_in(optimizer_offload); }
   // The same of weight_offload: of frozen weights.

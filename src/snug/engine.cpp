@@ -13,6 +13,7 @@
 #include "engine/host.h"
 #include "engine/run.h"
 #include "engine/strategy.h"
+#include "engine/techniques/behaviour.h"
 #include "models/family.h"
 #include "recipe/check.h"
 #include "recipe/parse.h"
@@ -116,8 +117,9 @@ class BudgetHeld {
 };
 
 engine::Host prepare_without_budget(const recipe::Recipe& recipe) {
-  const engine::Host host = engine::prepare_host(recipe.memory_budget, recipe.num_threads,
-                                                 recipe.accelerator, recipe.cuda_graphs);
+  const engine::Host host =
+      engine::prepare_host(recipe.memory_budget, recipe.num_threads, recipe.accelerator,
+                           engine::needs_own_stream(recipe));
   memory::ledger_of(host.device.type()).set_budget(0);
   return host;
 }
@@ -143,9 +145,11 @@ plan::Prediction predict(const recipe::Recipe& recipe, int64_t tokens,
                          : models::model_from_config(recipe.model.config);
   check_use(*model, recipe);
   const int64_t most = model->dimensions().max_positions;
-  if (tokens < 1 || tokens > most)
-    throw UserError("samples of {} tokens: give 1 to {}, which is what the model takes", tokens,
-                    most);
+  if (tokens < 2 || tokens > most)
+    throw UserError(
+        "samples of {} tokens: give from 2 tokens (the first is not learned) to {} (the model's "
+        "most)",
+        tokens, most);
   Rows rows(batch_options(recipe, *model));
   const auto sample_at = [&](int64_t) {
     const std::vector<int32_t> ids(static_cast<size_t>(tokens), 0);

@@ -7,7 +7,8 @@
 //   const snug::Step step = trainer.step(ids, labels);
 //
 // What is included here may be used too: nn::Objective (what training minimises) and exec::Policy
-// (hooks around every unit's forward and backward) are meant to be derived from. Errors are
+// (hooks around every unit's forward and backward) are meant to be derived from; add_technique()
+// gives a policy an option. Errors are
 // exceptions of base/error.h: UserError for a wrong recipe or file, OutOfMemory for the budget.
 //
 // What holds for the whole process: num_threads of the newest trainer or prediction; numbers below
@@ -31,7 +32,9 @@
 #include "core/memory/ledger.h"
 #include "core/nn/head.h"
 #include "core/nn/objective.h"
+#include "engine/engine.h"
 #include "engine/exec/policy.h"
+#include "engine/techniques/behaviour.h"
 #include "plan/predict.h"
 #include "recipe/recipe.h"
 
@@ -71,6 +74,10 @@ struct TrainerOptions {
 // than the model takes, for several devices and for fit.
 plan::Prediction predict(const recipe::Recipe& recipe, int64_t tokens,
                          const TrainerOptions& options = {});
+
+// A technique with an option of its own, in two parts: what recipes know of it, and what it does
+// in a run. engine::add_technique says more.
+using engine::add_technique;
 
 class Trainer {
  public:

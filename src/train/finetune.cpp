@@ -21,6 +21,7 @@
 #include "engine/run.h"
 #include "engine/run_length.h"
 #include "engine/strategy.h"
+#include "engine/techniques/behaviour.h"
 #include "plan/out_of_memory.h"
 #include "recipe/print.h"
 #include "report/tables.h"
@@ -156,7 +157,7 @@ void Finetune::begin() {
   live_ = std::make_unique<Live>(recipe_.out_dir, command_, position.rank, position.size);
   live_->set_model(name_of_model(recipe_));
   host_ = engine::prepare_host(recipe_.memory_budget, recipe_.num_threads, recipe_.accelerator,
-                               recipe_.cuda_graphs);
+                               engine::needs_own_stream(recipe_));
   engine::choose_matmul_precision(host_.device, recipe_.matmul_precision);
   live_->set_device(host_.device.type(), engine::device_name(host_.device), host_.budget_bytes);
   startup_.end_stage("device");

@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "core/memory/ledger.h"
 #include "engine/exec/policies/number_watch.h"
+#include "engine/techniques/behaviour.h"
 #include "report/tables.h"
 #include "train/out_dir/full_disk.h"
 #include "train/records/loss_spike.h"
@@ -106,28 +107,15 @@ void TrainingLoop::run() {
   while (!is_over()) take_step();
   parts_.figures.end_fit();
   tell_of_skipped_end();
-  tell_of_graphs();
+  tell_of_techniques();
 }
 
-// Whether recording was of use.
-void TrainingLoop::tell_of_graphs() const {
-  const exec::RecordedPasses* recorded = parts_.run.engine().executor->recorded();
-  std::string note;
-  if (recorded == nullptr) {
-    if (!recipe_.cuda_graphs) return;
-    note = "cuda_graphs: this run is on a CPU, which has none";
-  } else if (const auto& [kinds, launched, all] = recorded->counts(); launched > 0) {
-    note = fmt::format("cuda_graphs: {} of {} micro-batches ran as recorded, in {} graph{}",
-                       launched, all, kinds, kinds == 1 ? "" : "s");
-  } else {
-    note = fmt::format(
-        "cuda_graphs: of {} micro-batches nothing was recorded: no two consecutive steps had "
-        "micro-batches of the same shape (samples of the same lengths with as many tokens to "
-        "learn, "
-        "as texts cut at train.max_seq_length)",
-        all);
-  }
-  parts_.log.record().notes.push_back(std::move(note));
+void TrainingLoop::tell_of_techniques() const {
+  engine::for_each_on(recipe_, [&](const engine::Behaviour& technique) {
+    if (technique.note == nullptr) return;
+    std::string note = technique.note(parts_.run.engine());
+    if (!note.empty()) parts_.log.record().notes.push_back(std::move(note));
+  });
 }
 
 // The record of a run that ends so must not look like any other's.
@@ -213,10 +201,10 @@ void TrainingLoop::check_numbers(const engine::StepResult& result) {
   // While the scale of float16 losses falls, gradients overflow that need no explanation.
   // With updates in the backward the weights have those gradients before anyone could look.
   const bool is_too_late =
-      parts_.run.engine().updater->is_in_sweep() && !std::isfinite(result.grad_norm);
+      parts_.run.engine().updater->updates_in_sweep() && !std::isfinite(result.grad_norm);
   const std::string where = scales && !ends ? ""
                             : is_too_late
-                                ? "optimizer_in_backward has brought them into the weights already"
+                                ? "the update in the backward has brought them into the weights"
                                 : parts_.run.first_non_finite();
   const std::string what = fmt::format("the loss is {} and the gradient norm {} at step {}",
                                        result.loss, result.grad_norm, state_.step + 1);

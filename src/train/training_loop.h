@@ -73,7 +73,7 @@ class TrainingLoop {
   int64_t micro_batch_size() const;
   void tell_of_shorter_warmup() const;
   void tell_of_skipped_end() const;
-  void tell_of_graphs() const;
+  void tell_of_techniques() const;
 
   Parts parts_;
   const recipe::Recipe& recipe_;

@@ -112,10 +112,12 @@ const Block* block_of(const at::Tensor& tensor) {
 
 const DiskUse kStatesOnDisk{.option = "optimizer_offload",
                             .content = "the optimizer states",
-                            .smaller = "choose an optimizer with smaller states"};
+                            .smaller = "choose an optimizer with smaller states",
+                            .without = "use --optimizer_offload cpu"};
 const DiskUse kWeightsOnDisk{.option = "weight_offload",
                              .content = "the frozen weights",
-                             .smaller = "store them in fewer bits (--quantize bnb.nf4)"};
+                             .smaller = "store them in fewer bits (--quantize bnb.nf4)",
+                             .without = "leave it out"};
 
 DiskFile::DiskFile() = default;
 DiskFile::~DiskFile() = default;

@@ -23,6 +23,7 @@ struct DiskUse {
   const char* option;   // has the value disk:FOLDER
   const char* content;  // "the optimizer states"
   const char* smaller;  // what else than another disk would help
+  const char* without;  // how to do without a disk
 };
 extern const DiskUse kStatesOnDisk, kWeightsOnDisk;
 

@@ -70,7 +70,7 @@ struct Parameter {
       quantization;  // if set, `value` holds bytes: core/ops/linear/stored_weight.h
   at::Tensor value;  // on the device; undefined until allocate()
   at::Tensor home;   // host copy, where the weight is kept and updated, if any
-  // Where products keep its copy in their type, if anywhere: engine/exec/policies/cast_cache.h.
+  // Where products keep its copy in their type, if anywhere: a policy keeps it for a step.
   std::shared_ptr<at::Tensor> kept_cast;
   std::optional<Slice> slice;  // set by cut() and place()
   // The ranks that have the slices; of a parameter without one, those of tensor parallelism.

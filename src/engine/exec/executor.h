@@ -46,7 +46,6 @@ class Executor {
 
   // Micro-batches that are alike are recorded. Before the first step; without a pipeline.
   void record_passes();
-  bool records() const { return recorded_ != nullptr; }
   RecordedPasses* recorded() { return recorded_.get(); }  // null: they are not
 
   // Called between a micro-batch's forward and its backward, for the ledger's phase table; not in

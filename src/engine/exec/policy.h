@@ -60,6 +60,7 @@ class Policy {
   virtual void abandon() {}
 };
 
+// Shared: one may be the run's updater too, or a caller's.
 using Policies = std::vector<std::shared_ptr<Policy>>;
 
 }  // namespace snug::exec

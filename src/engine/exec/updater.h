@@ -16,12 +16,13 @@ class Updater {
 
   // Whether a sweep updates the weights as it goes: before anyone has seen its gradients, so that
   // clipping needs a sweep before it that only measures them.
-  virtual bool is_in_sweep() const { return false; }
+  virtual bool updates_in_sweep() const { return false; }
   // `options`: of the update that is in the sweep.
   virtual void begin_sweep(Sweep /*sweep*/, const optim::StepOptions& /*options*/) {}
   virtual void end_sweep() {}
-  // Of this process's gradients of the last sweep, as they are (loss scaling is in them). Once for
-  // each sweep: on cuda the host waits here.
+  // Of this process's gradients of the last sweep, as they are (loss scaling is in them). Adds up
+  // those that pipeline stages have in common first: call it once for each sweep. On cuda the host
+  // waits here.
   virtual double sum_of_squares() = 0;
   // Takes an update that was not in the sweep, or starts it.
   virtual void update(const optim::StepOptions& /*options*/) {}

@@ -10,6 +10,7 @@
 #include "core/memory/guards.h"
 #include "engine/engine.h"
 #include "engine/strategy.h"
+#include "engine/techniques/behaviour.h"
 
 namespace snug::engine {
 namespace {
@@ -75,7 +76,7 @@ exec::Sharding::FlatUnits make_flat_units(const recipe::Recipe& recipe, const En
           first.is_rounded_when_used() && !first.held ? gathered : stored;
       own.push_back(std::make_unique<exec::FlatUnit>(std::move(parameters), engine.device, stored,
                                                      part, parts));
-      if (gathers) own.back()->keep_part_apart(/*on_device=*/!recipe.weight_streaming, computed);
+      if (gathers) own.back()->keep_part_apart(/*on_device=*/!recipe.streams_weights(), computed);
     }
   }
   return flats;
@@ -87,11 +88,6 @@ std::unique_ptr<exec::Sharding> make_sharding(const recipe::Recipe& recipe, cons
   const dist::Mesh& mesh = *engine.mesh;
   if (mesh.shape().num_gradient_ranks() == 1) return nullptr;
   const ShardingStage stage = stage_of(recipe, mesh);
-  if (recipe.weight_streaming && stage != ShardingStage::Weights)
-    throw UserError(
-        "weight_streaming = true: on several devices weights in host memory must be sharded; use "
-        "{}",
-        recipe.mesh.empty() ? "--strategy fsdp" : "--strategy fsdp with an axis fsdp in --mesh");
   const bool offloads = recipe.updates_on_host();
   const bool has_replicas = mesh.copies().size() > 1;
   return std::make_unique<exec::Sharding>(
@@ -100,7 +96,7 @@ std::unique_ptr<exec::Sharding> make_sharding(const recipe::Recipe& recipe, cons
                             .forward_prefetch = recipe.forward_prefetch,
                             .backward_prefetch = recipe.backward_prefetch,
                             .overlap_reduction = recipe.overlap_reduction &&
-                                                 !recipe.optimizer_in_backward &&
+                                                 !updates_in_sweep(recipe) &&
                                                  !(offloads && has_replicas),
                             .reduce_each = offloads});
 }

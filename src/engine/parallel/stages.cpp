@@ -66,11 +66,6 @@ bool trains(nn::Unit& unit) {
 void check_common(const std::vector<CommonParameter>& common, const recipe::Recipe& recipe) {
   for (const CommonParameter& c : common) {
     if (!c.parameter->trained) continue;
-    if (recipe.optimizer_in_backward)
-      throw UserError(
-          "optimizer_in_backward = true: {} is on {} stages of the pipeline, whose gradients must "
-          "be summed before the update; use optimizer_in_backward or the pipeline, not both",
-          c.parameter->name, c.stages.size());
     if (recipe.optimizer.stochastic_rounding)
       throw UserError(
           "optimizer.stochastic_rounding = true: {} is on {} stages of the pipeline, and each "

@@ -1,5 +1,5 @@
-// What a step tells of itself, in the order in which it happens: training records its memory, a
-// plan counts its traffic.
+// Who looks on while a step runs is told where it is: training records its memory, a plan counts
+// its traffic.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,7 +12,7 @@ class StepObserver {
   virtual ~StepObserver() = default;
   // Micro-batch `number` of this process, from 0, is about to be made for its forward.
   virtual void begin_micro_batch(int64_t /*number*/) {}
-  // Once for each micro-batch.
+  // Between a micro-batch's forward and its backward, as exec::Executor::on_forward_done().
   virtual void after_forward() {}
   // Forward and backward of all micro-batches are over; twice where gradients are measured first.
   virtual void after_sweep() {}

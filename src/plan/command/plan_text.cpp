@@ -18,7 +18,7 @@
 #include "plan/out_of_memory.h"
 #include "plan/suggest.h"
 #include "recipe/hub_models.h"
-#include "recipe/tables/techniques.h"
+#include "recipe/techniques/technique.h"
 #include "report/close.h"
 #include "report/tables.h"
 #include "report/text_width.h"
@@ -252,9 +252,9 @@ std::string yaml(const Planned& p) {
                         engine::micro_batches_of_step(r, engine::named_strategy(r).mesh));
   // Techniques that a fit needs permission for, or few models have a use for, are listed only if
   // they are on.
-  for (const recipe::TechniqueTraits& traits : recipe::techniques())
-    if ((traits.may_try == nullptr && !traits.for_experts) || is_on(traits, r))
-      text += fmt::format("{}: {}\n", key_of(traits), value_of(traits, r));
+  for (const recipe::Technique& technique : recipe::techniques())
+    if ((technique.may_try == nullptr && !technique.for_experts) || is_on(technique, r))
+      text += fmt::format("{}: {}\n", technique.key, value_of(technique, r));
   return text;
 }
 

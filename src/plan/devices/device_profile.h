@@ -65,10 +65,10 @@ struct DeviceProfile {
 
 // Whether the machine that is planned for is the one that plans.
 enum class Machine { Here, Elsewhere };
-// Adds what the recipe says about the machine: host_memory, and the disk of the folder for
-// states and weights (optimizer_offload, weight_offload or fit_disk). For Machine::Here, host
-// memory defaults to this machine's and the disk is measured. For Machine::Elsewhere, host memory
-// is assumed if neither recipe nor profile gives it.
+// Adds what the recipe says about the machine: host_memory, and the disk of the folder for states
+// and weights, which a search may have too (fit_disk). For Machine::Here, host memory defaults to
+// this machine's and the disk is measured. For Machine::Elsewhere, host memory is assumed if
+// neither recipe nor profile gives it.
 DeviceProfile with_host(DeviceProfile device, const recipe::Recipe& recipe, Machine where);
 
 // The share of one of several processes on a machine: each has a GPU of its own, but they share a

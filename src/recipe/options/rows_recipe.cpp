@@ -6,7 +6,7 @@
 #include "recipe/options/names.h"
 #include "recipe/options/rows.h"
 #include "recipe/tables/optimizers.h"
-#include "recipe/tables/techniques.h"
+#include "recipe/techniques/technique.h"
 
 namespace snug::recipe {
 namespace {
@@ -423,8 +423,8 @@ std::vector<Row> optimizer_rows(Recipe& r) {
 
 std::vector<Row> memory_rows(Recipe& r) {
   std::vector<Row> rows;
-  for (const TechniqueTraits& traits : techniques()) {
-    rows.push_back(traits.option(r));
+  for (const Technique& technique : techniques()) {
+    rows.push_back(technique.option(r));
     rows.back().theme = kMemory;
   }
   const std::vector<Row> others = {

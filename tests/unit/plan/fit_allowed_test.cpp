@@ -176,7 +176,7 @@ TEST_F(FitAllowed, ADelayIsForOneDevice) {
   recipe_.fit_delay = true;
   const auto delays = [&] {
     return std::ranges::any_of(Techniques(recipe_, true, true).all(), [](const Setting& setting) {
-      return setting.is_on(recipe::Technique::DelayedParameterUpdate);
+      return setting.is_on("delayed_parameter_update");
     });
   };
   EXPECT_TRUE(delays());
@@ -207,7 +207,7 @@ TEST_F(FitAllowed, AnAutomaticUpdateInBackwardIsChosen) {
   for (const bool in_backward : {true, false}) {
     const std::vector<Setting> all = techniques.all();
     const auto found = std::ranges::find(all, in_backward, [](const Setting& setting) {
-      return setting.is_on(recipe::Technique::OptimizerInBackward);
+      return setting.is_on("optimizer_in_backward");
     });
     ASSERT_NE(found, all.end()) << in_backward;
     recipe::Recipe chosen = Techniques::applied(recipe_, *found);
@@ -298,7 +298,7 @@ TEST_F(FitAllowed, OfManySizesTheLargestThatFitsIsFound) {
   recipe_.train.global_batch_size = 128;
   recipe_.train.micro_batch_size = 1;
   const Workload work{samples_, 128};
-  for (const recipe::TechniqueTraits& traits : recipe::techniques()) give(recipe::key_of(traits));
+  for (const recipe::Technique& traits : recipe::techniques()) give(std::string(traits.key));
   const auto need = [&](int64_t size) {
     recipe::Recipe r = recipe_;
     r.train.micro_batch_size = size;

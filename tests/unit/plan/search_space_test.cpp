@@ -14,11 +14,10 @@
 namespace snug::plan {
 namespace {
 
-using recipe::TechniqueTraits;
+using recipe::Technique;
 
-bool excludes(const TechniqueTraits& a, const TechniqueTraits& b) {
-  return std::ranges::any_of(a.excludes,
-                             [&](const recipe::Beside& x) { return x.other == b.technique; });
+bool excludes(const Technique& a, const Technique& b) {
+  return std::ranges::any_of(a.excludes, [&](const recipe::Beside& x) { return x.other == b.key; });
 }
 
 // Values, and pairs of them, that nothing refuses; not of what the table leaves to the user.
@@ -31,20 +30,20 @@ TEST(TechniquesTried, AreAllThatTheTableAllows) {
       return (... && (setting[values.first] == values.second));
     });
   };
-  const auto is_left_out = [&](const TechniqueTraits& traits) {
+  const auto is_left_out = [&](const Technique& traits) {
     return traits.may_try != nullptr && !traits.may_try(r);
   };
-  for (const TechniqueTraits& first : recipe::techniques())
+  for (const Technique& first : recipe::techniques())
     for (const std::string_view value : first.values) {
       if (is_left_out(first)) continue;
-      EXPECT_TRUE(is_tried(std::pair(first.technique, value))) << key_of(first) << " " << value;
-      for (const TechniqueTraits& second : recipe::techniques()) {
-        if (first.technique == second.technique || value == first.values.front()) continue;
+      EXPECT_TRUE(is_tried(std::pair(first.key, value))) << first.key << " " << value;
+      for (const Technique& second : recipe::techniques()) {
+        if (first.key == second.key || value == first.values.front()) continue;
         if (is_left_out(second)) continue;
-        EXPECT_EQ(is_tried(std::pair(first.technique, value),
-                           std::pair(second.technique, second.values.back())),
-                  !excludes(first, second) && !excludes(second, first))
-            << key_of(first) << ", " << key_of(second);
+        EXPECT_EQ(
+            is_tried(std::pair(first.key, value), std::pair(second.key, second.values.back())),
+            !excludes(first, second) && !excludes(second, first))
+            << first.key << ", " << second.key;
       }
     }
   for (const Setting& setting : all)
@@ -61,25 +60,24 @@ TEST(TechniquesTried, EndWithTheLeanest) {
     const Techniques techniques(r, /*on_gpu=*/true, /*has_experts=*/true);
     const Setting last = techniques.all().back();
     EXPECT_EQ(last, techniques.few().back());
-    for (const TechniqueTraits& traits : recipe::techniques())
-      EXPECT_EQ(last.is_on(traits.technique), !traits.takes_memory()) << key_of(traits);
+    for (const Technique& traits : recipe::techniques())
+      EXPECT_EQ(last.is_on(traits.key), !traits.takes_memory()) << traits.key;
   }
 }
 
 TEST(TechniquesTried, AreWhatTheRecipeLeavesOpen) {
   recipe::Recipe r;
-  for (const TechniqueTraits& given : recipe::techniques()) {
+  for (const Technique& given : recipe::techniques()) {
     recipe::Recipe with;
     turn_on(given, with);
-    for (const recipe::Beside& need : given.needs)
-      with.given_keys.insert(key_of(recipe::traits_of(need.other)));
-    with.given_keys.insert(key_of(given));
+    for (const recipe::Beside& need : given.needs) with.given_keys.insert(std::string(need.other));
+    with.given_keys.insert(std::string(given.key));
     const std::vector<Setting> all = Techniques(with, true, true).all();
-    EXPECT_FALSE(all.empty()) << key_of(given);
+    EXPECT_FALSE(all.empty()) << given.key;
     for (const Setting& setting : all)
-      EXPECT_EQ(setting[given.technique], value_of(given, with)) << key_of(given);
+      EXPECT_EQ(setting[given.key], value_of(given, with)) << given.key;
   }
-  const auto delayed = recipe::Technique::DelayedParameterUpdate;
+  const std::string_view delayed = "delayed_parameter_update";
   for (const Setting& setting : Techniques(r, true, true).all())
     EXPECT_FALSE(setting.is_on(delayed));
   r.fit_delay = true;
@@ -99,15 +97,16 @@ TEST(TechniquesTried, EachChangesWhatTheEngineDoes) {
                 {.device = at::kCUDA});
     return std::tuple(p.peak_allocated, p.after_forward, p.peak_host, p.host_waits);
   };
-  for (const TechniqueTraits& traits : recipe::techniques()) {
+  for (const Technique& traits : recipe::techniques()) {
     recipe::Recipe without = tests::tiny_recipe();
     without.precision = "bf16-mixed";
     without.train.micro_batch_size = without.train.global_batch_size = 1;
-    for (const recipe::Beside& need : traits.needs) turn_on(recipe::traits_of(need.other), without);
+    for (const recipe::Beside& need : traits.needs)
+      turn_on(recipe::technique_of(need.other), without);
     recipe::Recipe with = without;
-    ASSERT_TRUE(turn_on(traits, with)) << key_of(traits);
+    ASSERT_TRUE(turn_on(traits, with)) << traits.key;
     const models::Model& model = traits.for_experts ? *mixture : *dense;
-    EXPECT_NE(planned(model, with), planned(model, without)) << key_of(traits);
+    EXPECT_NE(planned(model, with), planned(model, without)) << traits.key;
   }
 }
 

@@ -4,7 +4,7 @@
 #include "base/log.h"
 #include "recipe/batches.h"
 #include "recipe/print.h"
-#include "recipe/selection.h"
+#include "recipe/techniques/checkpointing.h"
 #include "support.h"
 
 namespace snug::recipe {

@@ -74,6 +74,15 @@ TEST(Trainer, RefusesTensorsThatAreNoSamples) {
   EXPECT_GT(trainer.step(good.to(at::kInt), good.to(at::kByte)).loss, 0);
 }
 
+class NothingToLearn final : public nn::Objective {
+ public:
+  at::Tensor sum(const at::Tensor& hidden, const nn::Head& /*head*/, const nn::Batch& /*batch*/,
+                 const nn::Pass& /*pass*/) const override {
+    return hidden.sum().reshape({1});
+  }
+  int64_t terms(const nn::BatchCounts& /*counts*/) const override { return 0; }
+};
+
 TEST(Trainer, RefusesWhatItCannotDo) {
   const auto train = [](const std::vector<std::string>& options) {
     return [options] { const Trainer trainer(recipe_with(options)); };
@@ -84,8 +93,12 @@ TEST(Trainer, RefusesWhatItCannotDo) {
   const TrainerOptions none{.policies = {[] { return nullptr; }}};
   expect_refused([&] { const Trainer trainer(recipe_with(), none); }, "null");
   expect_refused([&] { predict(recipe_with(), 8, none); }, "null");
-  for (const int64_t tokens : {int64_t{-1}, int64_t{0}, kMostTokens + 1})
-    expect_refused([&] { predict(recipe_with(), tokens); }, "give 1 to 128");
+  for (const int64_t tokens : {int64_t{-1}, int64_t{0}, int64_t{1}, kMostTokens + 1})
+    expect_refused([&] { predict(recipe_with(), tokens); }, "give from 2 tokens");
+  const TrainerOptions empty{.policies = {{}}};
+  expect_refused([&] { const Trainer trainer(recipe_with(), empty); }, "make_shared");
+  const TrainerOptions nothing{.objective = std::make_shared<const NothingToLearn>()};
+  expect_refused([&] { predict(recipe_with(), 8, nothing); }, "counts terms");
   expect_refused([] { predict(recipe_with({"--devices", "2"}), 8); }, "use the program for 2");
 }
 

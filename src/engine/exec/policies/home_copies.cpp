@@ -76,4 +76,13 @@ void read_ahead(const std::vector<nn::Parameter*>& parameters) {
   for (const nn::Parameter* parameter : parameters) memory::read_ahead(parameter->home);
 }
 
+void send_weights_from_home(const std::vector<nn::Parameter*>& parameters,
+                            ops::CopyStream& copies) {
+  std::vector<ops::Copy> all;
+  for (const nn::Parameter* parameter : parameters)
+    if (parameter->home.defined() && !memory::is_vacant(parameter->value))
+      all.push_back({.to = parameter->value.detach(), .from = parameter->home});
+  copies.start(std::move(all));
+}
+
 }  // namespace snug::exec

@@ -35,4 +35,7 @@ class HomeCopies {
 // Hints to the system that homes in a file are read soon.
 void read_ahead(const std::vector<nn::Parameter*>& parameters);
 
+// Starts to copy these weights from their host copies to the device.
+void send_weights_from_home(const std::vector<nn::Parameter*>& parameters, ops::CopyStream& copies);
+
 }  // namespace snug::exec

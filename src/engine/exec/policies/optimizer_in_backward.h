@@ -20,7 +20,7 @@ namespace snug::exec {
 
 class OptimizerInBackward final : public Policy, public Updater {
  public:
-  // What is told of updates: of unit i's, and, at the end of the sweep, of all.
+  // What is called after unit i's update, and after the sweep.
   struct Publish {
     std::function<void(int64_t)> unit;  // may be empty
     std::function<void()> all;          // may be empty
@@ -31,7 +31,7 @@ class OptimizerInBackward final : public Policy, public Updater {
                       std::vector<bool> counted, std::vector<optim::Range> ranges, bool on_host,
                       Publish publish);
 
-  bool is_in_sweep() const override { return true; }
+  bool updates_in_sweep() const override { return true; }
   void begin_sweep(Sweep sweep, const optim::StepOptions& options) override;
   void end_sweep() override;
   double sum_of_squares() override { return squares_.value(); }

@@ -71,13 +71,4 @@ void OptimizerOffload::abandon() {
   on_their_way_ = nullptr;
 }
 
-void send_weights_from_home(const std::vector<nn::Parameter*>& parameters,
-                            ops::CopyStream& copies) {
-  std::vector<ops::Copy> all;
-  for (const nn::Parameter* parameter : parameters)
-    if (parameter->home.defined() && !memory::is_vacant(parameter->value))
-      all.push_back({.to = parameter->value.detach(), .from = parameter->home});
-  copies.start(std::move(all));
-}
-
 }  // namespace snug::exec

@@ -47,7 +47,4 @@ class OptimizerOffload final : public Policy {
   ops::CopyStream::Ticket on_their_way_;
 };
 
-// Starts to copy these weights from their host copies to the device.
-void send_weights_from_home(const std::vector<nn::Parameter*>& parameters, ops::CopyStream& copies);
-
 }  // namespace snug::exec

@@ -39,7 +39,7 @@ from mutation import ROOT, Build, is_comment, line_of, run  # noqa: E402
 # Where each order of works on a GPU is decided: waits are looked for in all of them, other places in the second list.
 ORDERED = [
     "src/core/ops", "src/core/memory", "src/core/dist/nccl_group.cpp", "src/engine/exec", "src/engine/parallel",
-    "src/engine/engine.cpp", "src/engine/run.cpp", "src/engine/updaters.cpp", "src/engine/batch.cpp", "src/core/nn/parameter.cpp",
+    "src/engine/engine.cpp", "src/engine/run.cpp", "src/engine/updaters.cpp", "src/engine/techniques", "src/engine/batch.cpp", "src/core/nn/parameter.cpp",
 ]  # fmt: skip
 DECIDING = [
     "src/core/ops/device/copy_stream.cpp", "src/core/ops/device/upload.cpp", "src/core/ops/device/device.cpp",
@@ -51,7 +51,7 @@ DECIDING = [
 LEFT_OUT = ["_stub.cpp", "kernel_work.cpp", "device/work.cpp", "linear/stored_weight.cpp"]
 
 # Our functions that complete what was started, by waiting or by calling what waits.
-COMPLETING = "settle|settle_replicas|finish|wait_for|publish|weights_changed|finish_updates|arrive|send_units"
+COMPLETING = "settle|settle_replicas|finish|wait_for|publish|weights_changed|end_sweep|arrive|send_units"
 
 SWITCH = "::snug::mutants::on({n})"
 
