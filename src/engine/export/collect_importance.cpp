@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/export/collect_importance.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
