@@ -50,26 +50,26 @@ void measure_plain(DeviceBench& bench, const Sizes& s, const Weights& w) {
       [&] {
         device::adamw_step({&adamw, 1}, {});
       });
-  kernels::LionTensor lion{
-      .count = n, .param = address(p), .grad = address(g), .exp_avg = address(m)};
+  kernels::ElementTensor<1> lion{
+      .count = n, .param = address(p), .grad = address(g), .states = {address(m)}};
   lion.param_type = lion.grad_type = lion.state_type = w.scalar;
   bench.stream(
       "lion_" + w.suffix, bytes_of({p, p, g, m, m}),
       [&] {
-        host::lion_step({&lion, 1}, {});
+        host::element_step<kernels::Lion>({&lion, 1}, {});
       },
       [&] {
-        device::lion_step({&lion, 1}, {});
+        device::element_step<kernels::Lion>({&lion, 1}, {});
       });
-  kernels::SgdTensor sgd{.count = n, .param = address(p), .grad = address(g)};
+  kernels::ElementTensor<1> sgd{.count = n, .param = address(p), .grad = address(g)};
   sgd.param_type = sgd.grad_type = sgd.state_type = w.scalar;
   bench.stream(
       "sgd_" + w.suffix, bytes_of({p, p, g}),
       [&] {
-        host::sgd_step({&sgd, 1}, {});
+        host::element_step<kernels::Sgd>({&sgd, 1}, {});
       },
       [&] {
-        device::sgd_step({&sgd, 1}, {});
+        device::element_step<kernels::Sgd>({&sgd, 1}, {});
       });
 }
 

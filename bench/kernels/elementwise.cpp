@@ -68,27 +68,28 @@ void optimizers(int64_t count, int rounds, int threads) {
   Memory p(Scalar::F32, count, 0.5f), g(Scalar::F32, count, 1e-3f);
   Memory m(Scalar::F32, count, 1e-3f), v(Scalar::F32, count, 1e-5f);
   const auto n = static_cast<double>(count);
-  measure("parameters larger than every cache, float32",
-          {{"copy (loop)", 8 * n,
-            [&] { cast(g.get(), Scalar::F32, m.get(), Scalar::F32, count, threads); }},
-           {"memcpy", 8 * n, [&] { parallel_memcpy(m.get(), g.get(), 4 * count, threads); }},
-           adamw("adamw: float32", Scalar::F32, Scalar::F32, p, g, m, v, count, false, threads),
-           {"sgd with momentum", 20 * n,
-            [&] {
-              const SgdTensor tensor = {
-                  .count = count, .param = p.get(), .grad = g.get(), .momentum_buffer = m.get()};
-              sgd_step({&tensor, 1}, {.lr = 1e-5, .momentum = 0.9, .num_threads = threads});
-            }},
-           {"sum of squares", 4 * n,
-            [&] {
-              const TensorView view = {count, g.get(), Scalar::F32};
-              if (!sum_of_squares({&view, 1}, threads).finite) std::abort();
-            }},
-           {"accumulate", 12 * n,
-            [&] { accumulate(v.get(), Scalar::F32, g.get(), Scalar::F32, count, 1e-6f, threads); }},
-           {"cast float32 to bfloat16", 6 * n,
-            [&] { cast(g.get(), Scalar::F32, p.get(), Scalar::BF16, count, threads); }}},
-          rounds, threads);
+  measure(
+      "parameters larger than every cache, float32",
+      {{"copy (loop)", 8 * n,
+        [&] { cast(g.get(), Scalar::F32, m.get(), Scalar::F32, count, threads); }},
+       {"memcpy", 8 * n, [&] { parallel_memcpy(m.get(), g.get(), 4 * count, threads); }},
+       adamw("adamw: float32", Scalar::F32, Scalar::F32, p, g, m, v, count, false, threads),
+       {"sgd with momentum", 20 * n,
+        [&] {
+          const ElementTensor<1> tensor = {
+              .count = count, .param = p.get(), .grad = g.get(), .states = {m.get()}};
+          element_step<Sgd>({&tensor, 1}, {.lr = 1e-5, .momentum = 0.9, .num_threads = threads});
+        }},
+       {"sum of squares", 4 * n,
+        [&] {
+          const TensorView view = {count, g.get(), Scalar::F32};
+          if (!sum_of_squares({&view, 1}, threads).finite) std::abort();
+        }},
+       {"accumulate", 12 * n,
+        [&] { accumulate(v.get(), Scalar::F32, g.get(), Scalar::F32, count, 1e-6f, threads); }},
+       {"cast float32 to bfloat16", 6 * n,
+        [&] { cast(g.get(), Scalar::F32, p.get(), Scalar::BF16, count, threads); }}},
+      rounds, threads);
 }
 
 void optimizers_bf16(int64_t count, int rounds, int threads) {

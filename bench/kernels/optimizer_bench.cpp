@@ -94,13 +94,13 @@ void optimizers(const char* title, Scalar type, int64_t count, int rounds, int t
          adamw_8bit_step({&tensor, 1}, {.lr = 1e-5, .step = 5, .num_threads = threads});
        }});
   entries.push_back({"lion, float32 state", (3 * size + 8) * n, [&] {
-                       const LionTensor tensor = {.count = count,
-                                                  .param = p.get(),
-                                                  .grad = g.get(),
-                                                  .exp_avg = m.get(),
-                                                  .param_type = type,
-                                                  .grad_type = type};
-                       lion_step({&tensor, 1}, {.lr = 1e-5, .num_threads = threads});
+                       const ElementTensor<1> tensor = {.count = count,
+                                                        .param = p.get(),
+                                                        .grad = g.get(),
+                                                        .states = {m.get()},
+                                                        .param_type = type,
+                                                        .grad_type = type};
+                       element_step<Lion>({&tensor, 1}, {.lr = 1e-5, .num_threads = threads});
                      }});
   entries.push_back({"adafactor", 6 * size * n, [&] {
                        adafactor_step({.count = rows * cols,
@@ -116,12 +116,12 @@ void optimizers(const char* title, Scalar type, int64_t count, int rounds, int t
                                       workspace.data());
                      }});
   entries.push_back({"sgd", 3 * size * n, [&] {
-                       const SgdTensor tensor = {.count = count,
-                                                 .param = p.get(),
-                                                 .grad = g.get(),
-                                                 .param_type = type,
-                                                 .grad_type = type};
-                       sgd_step({&tensor, 1}, {.lr = 1e-5, .num_threads = threads});
+                       const ElementTensor<1> tensor = {.count = count,
+                                                        .param = p.get(),
+                                                        .grad = g.get(),
+                                                        .param_type = type,
+                                                        .grad_type = type};
+                       element_step<Sgd>({&tensor, 1}, {.lr = 1e-5, .num_threads = threads});
                      }});
   measure(title, std::move(entries), rounds, threads);
 }

@@ -125,7 +125,8 @@ std::vector<int64_t> whole_elements(const Engine& engine) {
 
 std::unique_ptr<optim::Optimizer> make_optimizer(const recipe::Recipe& recipe, const Engine& engine,
                                                  const std::vector<optim::NamedTensor>& parameters,
-                                                 memory::DiskFile* file) {
+                                                 memory::DiskFile* file,
+                                                 const optim::MakeOptimizer& make) {
   const memory::HostGuard host(recipe.updates_on_host());
   const memory::DiskGuard disk(file);
   // Shards may use different random numbers for stochastic rounding; copies of a weight must round
@@ -133,30 +134,31 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const recipe::Recipe& recipe, c
   const bool has_copy = engine.sharding == nullptr || engine.sharding->pieces_are_whole();
   const auto shard =
       static_cast<uint64_t>(has_copy ? 0 : engine.mesh->shape().shard_of(engine.mesh->rank()));
-  return optim::make_optimizer(recipe.optimizer, parameters, recipe.seed + shard,
-                               whole_elements(engine));
+  return (make ? make : optim::make_optimizer)(recipe.optimizer, parameters, recipe.seed + shard,
+                                               whole_elements(engine));
 }
 
 // The file size for the optimizer states: they are made once on meta and counted.
-int64_t state_bytes_on_disk(const recipe::Recipe& recipe, const Engine& engine) {
+int64_t state_bytes_on_disk(const recipe::Recipe& recipe, const Engine& engine,
+                            const optim::MakeOptimizer& make) {
   std::vector<optim::NamedTensor> planned;
   for (const auto& [name, tensor] : engine.parameters)
     planned.push_back({name, at::empty(tensor.sizes(), tensor.options().device(at::kMeta))});
   memory::DiskFile counted;
   const memory::Ledger& ledger = memory::meta_disk_ledger();
   const int64_t before = ledger.allocated();
-  const auto optimizer = make_optimizer(recipe, engine, planned, &counted);
+  const auto optimizer = make_optimizer(recipe, engine, planned, &counted, make);
   return ledger.allocated() - before;
 }
 
 // The file for states that the recipe puts on disk; null otherwise. A plan only counts.
-std::unique_ptr<memory::DiskFile> open_disk_file(const recipe::Recipe& recipe,
-                                                 const Engine& engine) {
+std::unique_ptr<memory::DiskFile> open_disk_file(const recipe::Recipe& recipe, const Engine& engine,
+                                                 const optim::MakeOptimizer& make) {
   const std::optional<std::string> folder = recipe.offload_folder();
   if (!folder) return nullptr;
   if (engine.device.is_meta()) return std::make_unique<memory::DiskFile>();
   return std::make_unique<memory::DiskFile>(memory::kStatesOnDisk, *folder,
-                                            state_bytes_on_disk(recipe, engine));
+                                            state_bytes_on_disk(recipe, engine, make));
 }
 
 // The position of a parameter, or of a piece of it, in the unsplit parameter.
@@ -272,7 +274,8 @@ double balance_of(const models::Model& model, const recipe::Recipe& recipe,
 
 std::unique_ptr<Engine> make_engine(models::Model& model, const recipe::Recipe& recipe,
                                     at::Device device, int64_t max_seqlen,
-                                    std::shared_ptr<dist::Mesh> mesh) {
+                                    std::shared_ptr<dist::Mesh> mesh,
+                                    const optim::MakeOptimizer& optimizer) {
   // Before anything is allocated: memory goes back to the stream that it was allocated on.
   if (device.is_cuda() && needs_own_stream(recipe)) ops::cuda::use_own_stream();
   auto made = std::make_unique<Engine>();
@@ -311,12 +314,12 @@ std::unique_ptr<Engine> make_engine(models::Model& model, const recipe::Recipe& 
       engine.counted.push_back(!repeated.contains(parameter->name));
     }
   model.prepare(device, max_seqlen);
-  const auto file = open_disk_file(recipe, engine);
+  const auto file = open_disk_file(recipe, engine, optimizer);
   std::vector<optim::NamedTensor> optimized = engine.parameters;
   for_each_on(recipe, [&](const Behaviour& technique) {
     if (technique.optimized != nullptr) optimized = technique.optimized(engine);
   });
-  engine.optimizer = make_optimizer(recipe, engine, optimized, file.get());
+  engine.optimizer = make_optimizer(recipe, engine, optimized, file.get(), optimizer);
   engine.optimizer->set_groups(groups_of(engine, recipe));
   engine.copies = std::make_unique<ops::CopyStream>(device);
   exec::Policies policies;

@@ -74,9 +74,10 @@ struct Engine {
 
 // Allocates parameters (content undefined) and optimizer states. `model` must outlive the engine.
 // With a mesh of several processes the engine holds this rank's part, as the recipe's strategy
-// says.
+// says. `optimizer`: instead of the recipe's.
 std::unique_ptr<Engine> make_engine(models::Model& model, const recipe::Recipe& recipe,
                                     at::Device device, int64_t max_seqlen,
-                                    std::shared_ptr<dist::Mesh> mesh = dist::single_mesh());
+                                    std::shared_ptr<dist::Mesh> mesh = dist::single_mesh(),
+                                    const optim::MakeOptimizer& optimizer = {});
 
 }  // namespace snug::engine

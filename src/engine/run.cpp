@@ -51,10 +51,12 @@ Run::Run(models::Model& model, const recipe::Recipe& recipe, data::BatchSource& 
          const RunOptions& options)
     : recipe_(recipe),
       samples_(samples),
-      engine_(make_engine(model, recipe, options.device, options.longest, options.mesh)),
+      engine_(make_engine(model, recipe, options.device, options.longest, options.mesh,
+                          options.extensions.optimizer)),
       scaler_(engine_->precision.loss_scaling) {
-  if (options.objective != nullptr) engine_->objective = engine_->validated = options.objective;
-  for (const auto& make : options.policies) {
+  const auto& [objective, policies, optimizer] = options.extensions;
+  if (objective != nullptr) engine_->objective = engine_->validated = objective;
+  for (const auto& make : policies) {
     std::shared_ptr<exec::Policy> policy = make ? make() : nullptr;
     if (policy == nullptr)
       throw UserError(

@@ -12,11 +12,11 @@
 #include <string>
 #include <vector>
 
-#include "core/nn/objective.h"
 #include "core/optim/loss_scaler.h"
 #include "data/micro_batch.h"
 #include "engine/engine.h"
 #include "engine/exec/policies/number_watch.h"
+#include "engine/extensions.h"
 #include "engine/steps/step_observer.h"
 #include "engine/steps/validation.h"
 #include "recipe/recipe.h"
@@ -49,10 +49,7 @@ struct RunOptions {
   at::Device device = at::kCPU;
   int64_t longest = 0;  // tokens of a sample, at most
   std::shared_ptr<dist::Mesh> mesh = dist::single_mesh();
-  // What training minimises and validation measures; null: cross-entropy as the recipe has it.
-  std::shared_ptr<const nn::Objective> objective = nullptr;
-  // Each returns a new policy, which the executor calls after those of the recipe's techniques.
-  std::vector<std::function<std::shared_ptr<exec::Policy>()>> policies = {};
+  Extensions extensions = {};
 };
 
 class Run {

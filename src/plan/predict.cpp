@@ -249,8 +249,7 @@ Prediction predict(const models::Model& model, const recipe::Recipe& recipe,
                     {.device = at::kMeta,
                      .longest = max_seqlen,
                      .mesh = options.mesh,
-                     .objective = options.objective,
-                     .policies = options.policies});
+                     .extensions = options.extensions});
     const engine::Engine& engine = run.engine();
     result.resident = ledger.by_category();
     result.on_disk = disk.allocated() - disk_before;

@@ -11,10 +11,9 @@
 
 #include "core/dist/mesh.h"
 #include "core/memory/ledger.h"
-#include "core/nn/objective.h"
 #include "core/ops/device/work.h"
 #include "data/micro_batch.h"
-#include "engine/exec/policy.h"
+#include "engine/extensions.h"
 #include "models/model.h"
 #include "plan/replay.h"
 #include "recipe/recipe.h"
@@ -99,9 +98,7 @@ struct PredictOptions {
   bool sketch = false;
   // Micro-batches of the validation after a step, if larger (candidate.h: larger_of_validation).
   std::vector<data::MicroBatch> validation = {};
-  // As in engine::RunOptions.
-  std::shared_ptr<const nn::Objective> objective = nullptr;
-  std::vector<std::function<std::shared_ptr<exec::Policy>()>> policies = {};
+  engine::Extensions extensions = {};  // the run's
   // The rank's mesh, with planned groups.
   std::shared_ptr<dist::Mesh> mesh = dist::single_mesh();
 };

@@ -91,6 +91,10 @@ data::MicroBatchOptions batch_options(const recipe::Recipe& recipe, const models
           .reading = model.reads()};
 }
 
+engine::Extensions extensions_of(const TrainerOptions& options) {
+  return {options.objective, options.policies, options.optimizer};
+}
+
 void check_use(const models::Model& model, const recipe::Recipe& recipe) {
   if (model.reads().source || model.reads().image_size > 0)
     throw UserError(
@@ -160,7 +164,7 @@ plan::Prediction predict(const recipe::Recipe& recipe, int64_t tokens,
   std::vector<int64_t> all(static_cast<size_t>(recipe.train.micro_batch_size));
   std::iota(all.begin(), all.end(), 0);
   return plan::predict(*model, recipe, *rows.make(all), tokens,
-                       {.objective = options.objective, .policies = options.policies});
+                       {.extensions = extensions_of(options)});
 }
 
 struct Trainer::Parts {
@@ -175,11 +179,10 @@ struct Trainer::Parts {
     longest = std::min(options.longest, base.model().dimensions().max_positions);
     if (longest < 1) throw UserError("longest = {}: give 1 token or more", options.longest);
     engine::choose_matmul_precision(host.device, recipe.matmul_precision);
-    run.emplace(base.model(), recipe, rows,
-                engine::RunOptions{.device = host.device,
-                                   .longest = longest,
-                                   .objective = options.objective,
-                                   .policies = options.policies});
+    run.emplace(
+        base.model(), recipe, rows,
+        engine::RunOptions{
+            .device = host.device, .longest = longest, .extensions = extensions_of(options)});
     base.load(run->engine());
     run->engine().weights_changed();
     own_bytes = run->engine().ledger().allocated() - others;

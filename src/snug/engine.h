@@ -32,6 +32,7 @@
 #include "core/memory/ledger.h"
 #include "core/nn/head.h"
 #include "core/nn/objective.h"
+#include "core/optim/element_wise.h"
 #include "engine/engine.h"
 #include "engine/exec/policy.h"
 #include "engine/techniques/behaviour.h"
@@ -65,6 +66,9 @@ struct TrainerOptions {
   // Each makes a policy, called around every unit after the recipe's own techniques. A prediction
   // makes its own, whose tensors are on meta.
   std::vector<std::function<std::shared_ptr<exec::Policy>()>> policies = {};
+  // Makes the optimizer instead of the recipe's: optim::portable<Formula>(), or one derived from
+  // optim::Optimizer. It gets the recipe's rates and the like.
+  optim::MakeOptimizer optimizer = {};
 };
 
 // What a step over train.global_batch_size samples would take, train.micro_batch_size at a time, of

@@ -156,7 +156,7 @@ constexpr Trained kTrained[] = {
 
 // Each technique, and each pair, against plain execution: the arithmetic is the same in the same
 // order, so the bits are; a GPU's optimizer gives the host's bits on purpose
-// (core/kernels/optimizer_formulas.h). Two units and a half are enough to have a first, a middle
+// (core/kernels/optimizers.h). Two units and a half are enough to have a first, a middle
 // and a last one.
 class Techniques : public Training, public ::testing::WithParamInterface<Trained> {};
 

@@ -1,15 +1,35 @@
 // What optimizers' steps take, on the CPU and on a GPU: tensors, options, and the factors that
 // follow from those, computed in double as torch computes them. A function for factors throws where
-// options or tensors cannot be.
+// options or tensors cannot be. Those that are a formula of one element: optimizers/.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>
 #include <span>
 
+#include "core/kernels/optimizers/formulas.h"
 #include "core/kernels/scalar.h"
 
 namespace snug::kernels {
+
+// The formulas of optimizers/all.def. Factors of a step over these tensors; throws InternalError
+// where options or tensors cannot be.
+template <class Formula>
+ElementFactors<Formula> element_factors(
+    const ElementOptions& options, std::span<const ElementTensor<Formula::kStates>> tensors = {});
+
+namespace cpu {
+// All tensors in one sweep: each array is read and written once.
+template <class Formula>
+void element_step(std::span<const ElementTensor<Formula::kStates>> tensors,
+                  const ElementOptions& options);
+#define SNUG_ELEMENT_WISE(Formula)                                             \
+  template <>                                                                  \
+  void element_step<Formula>(std::span<const ElementTensor<Formula::kStates>>, \
+                             const ElementOptions&);
+#include "core/kernels/optimizers/all.def"
+#undef SNUG_ELEMENT_WISE
+}  // namespace cpu
 
 // AdamW over a list of tensors in one sweep, as torch.optim.AdamW computes it:
 //   p *= 1 - lr * weight_decay;  m += (g - m) * (1 - beta1);  v = v * beta2 + g * g * (1 - beta2)
@@ -78,87 +98,6 @@ struct AdamW8bitTensor {
   Scalar grad_type = Scalar::F32;
   uint64_t tensor_id = 0;
 };
-
-// Lion (Chen et al. 2023) over a list of tensors in one sweep:
-//   c = beta1 * m + (1 - beta1) * g;  p = p * (1 - lr * weight_decay) - lr * sign(c)
-//   m = beta2 * m + (1 - beta2) * g
-// float32 inside; each array is read and written once (20 bytes a float32 parameter).
-struct LionTensor {
-  int64_t count = 0;
-  void* param = nullptr;
-  const void* grad = nullptr;
-  void* exp_avg = nullptr;
-  float* master = nullptr;  // as in AdamWTensor
-  Scalar param_type = Scalar::F32;
-  Scalar grad_type = Scalar::F32;
-  Scalar state_type = Scalar::F32;  // F32 or BF16
-  uint64_t tensor_id = 0;
-};
-
-struct LionOptions {
-  double lr = 1e-4;
-  double beta1 = 0.9;
-  double beta2 = 0.99;
-  double weight_decay = 0;
-  int64_t step = 1;  // for stochastic rounding only
-  float grad_scale = 1.0f;
-  bool stochastic_rounding = false;  // as in AdamWOptions
-  uint64_t seed = 0;
-  int num_threads = 0;
-};
-
-struct LionFactors {
-  float lr = 0;
-  float decay = 1;  // 1 - lr * weight_decay
-  float beta1 = 0;
-  float beta2 = 0;
-  float grad_scale = 1;
-  bool stochastic = false;
-  uint64_t random_key = 0;
-};
-LionFactors lion_factors(const LionOptions& options, std::span<const LionTensor> tensors = {});
-
-// SGD over a list of tensors, as torch.optim.SGD computes it:
-//   g += weight_decay * p;  buf = momentum * buf + (1 - dampening) * g  (first step: buf = g)
-//   g = nesterov ? g + momentum * buf : buf;  p -= lr * g
-struct SgdTensor {
-  int64_t count = 0;
-  void* param = nullptr;
-  const void* grad = nullptr;
-  void* momentum_buffer = nullptr;  // needed where momentum is not 0
-  float* master = nullptr;          // optional float32 weights: read and updated
-  Scalar param_type = Scalar::F32;
-  Scalar grad_type = Scalar::F32;
-  Scalar state_type = Scalar::F32;  // F32 or BF16
-  uint64_t tensor_id = 0;
-};
-
-struct SgdOptions {
-  double lr = 1e-3;
-  double momentum = 0.0;
-  double dampening = 0.0;
-  double weight_decay = 0.0;
-  bool nesterov = false;
-  bool first_step = false;  // the momentum buffer holds nothing yet
-  int64_t step = 1;         // for stochastic rounding only
-  float grad_scale = 1.0f;
-  bool stochastic_rounding = false;  // as in AdamWOptions
-  uint64_t seed = 0;
-  int num_threads = 0;
-};
-
-struct SgdFactors {
-  float lr = 0;
-  float momentum = 0;
-  float new_share = 1;  // 1 - dampening, or 1 in the first step
-  float weight_decay = 0;
-  float grad_scale = 1;
-  bool nesterov = false;
-  bool first_step = false;
-  bool stochastic = false;
-  uint64_t random_key = 0;
-};
-SgdFactors sgd_factors(const SgdOptions& options, std::span<const SgdTensor> tensors);
 
 // Adafactor (Shazeer & Stern 2018) as torch.optim.Adafactor computes it, one tensor a call. The
 // second moment V of a matrix (R, C) is kept as a mean per row and one per column, that of a vector
@@ -229,8 +168,6 @@ struct SumOfSquares {
 namespace cpu {
 void adamw_step(std::span<const AdamWTensor> tensors, const AdamWOptions& options);
 void adamw_8bit_step(std::span<const AdamW8bitTensor> tensors, const AdamWOptions& options);
-void lion_step(std::span<const LionTensor> tensors, const LionOptions& options);
-void sgd_step(std::span<const SgdTensor> tensors, const SgdOptions& options);
 void adafactor_step(const AdafactorTensor& tensor, const AdafactorOptions& options,
                     void* workspace);
 SumOfSquares sum_of_squares(std::span<const TensorView> tensors, int num_threads = 0);

@@ -1,6 +1,9 @@
-// The optimizers of recipes; their formulas are in the kernels/cpu files of the same name.
+// The optimizers of recipes; their steps are in core/kernels/optimizers.h.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+
+#include <memory>
+#include <vector>
 
 #include "core/kernels/optimizers.h"
 #include "core/optim/optimizer.h"
@@ -66,31 +69,8 @@ class Adafactor final : public Optimizer {
   std::vector<at::Tensor> col_var_;  // (1, C), or a vector's variance
 };
 
-// Lion (Chen et al. 2023): the sign of a momentum, one state.
-class Lion final : public Optimizer {
- public:
-  Lion(const recipe::OptimizerOptions& options, std::vector<NamedTensor> parameters, uint64_t seed);
-
- protected:
-  void update_range(Range range, const StepOptions& step) override;
-  void append_states(size_t parameter, std::vector<NamedTensor>& all) const override;
-
- private:
-  std::vector<at::Tensor> exp_avg_;
-};
-
-// Stochastic gradient descent with optional momentum, as torch.optim.SGD.
-// Without momentum there is no state at all.
-class Sgd final : public Optimizer {
- public:
-  Sgd(const recipe::OptimizerOptions& options, std::vector<NamedTensor> parameters, uint64_t seed);
-
- protected:
-  void update_range(Range range, const StepOptions& step) override;
-  void append_states(size_t parameter, std::vector<NamedTensor>& all) const override;
-
- private:
-  std::vector<at::Tensor> momentum_;  // empty without momentum
-};
+// Those that are formulas of kernels/optimizers/all.def: Lion, SGD.
+std::unique_ptr<Optimizer> make_element_wise(const recipe::OptimizerOptions& options,
+                                             std::vector<NamedTensor> parameters, uint64_t seed);
 
 }  // namespace snug::optim

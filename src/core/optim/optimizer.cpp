@@ -124,13 +124,8 @@ std::unique_ptr<Optimizer> make_optimizer(const recipe::OptimizerOptions& option
       return std::make_unique<AdamW8bit>(options, std::move(parameters), seed, whole_elements);
     case OptimizerName::Adafactor:
       return std::make_unique<Adafactor>(options, std::move(parameters), seed);
-    case OptimizerName::Lion:
-      return std::make_unique<Lion>(options, std::move(parameters), seed);
-    case OptimizerName::Sgd:
-      return std::make_unique<Sgd>(options, std::move(parameters), seed);
     default:
-      throw InternalError(
-          fmt::format("optimizer {} was not replaced by what it stands for", options.name));
+      return make_element_wise(options, std::move(parameters), seed);
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -120,6 +121,10 @@ class Optimizer {
 std::unique_ptr<Optimizer> make_optimizer(const recipe::OptimizerOptions& options,
                                           std::vector<NamedTensor> parameters, uint64_t seed = 0,
                                           const std::vector<int64_t>& whole_elements = {});
+// What a caller may have instead.
+using MakeOptimizer = std::function<std::unique_ptr<Optimizer>(
+    const recipe::OptimizerOptions& options, std::vector<NamedTensor> parameters, uint64_t seed,
+    const std::vector<int64_t>& whole_elements)>;
 
 // Sum of squares of all gradients, without gradient_scale, in double; infinite or NaN if an element
 // is.

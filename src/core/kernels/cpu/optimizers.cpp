@@ -40,32 +40,22 @@ AdamWFactors adamw_factors(const AdamWOptions& options, std::span<const AdamWTen
           .stochastic = options.stochastic_rounding};
 }
 
-LionFactors lion_factors(const LionOptions& options, std::span<const LionTensor> tensors) {
-  check_states(tensors, "Lion");
-  return {.lr = static_cast<float>(options.lr),
-          .decay = static_cast<float>(1 - options.lr * options.weight_decay),
-          .beta1 = static_cast<float>(options.beta1),
-          .beta2 = static_cast<float>(options.beta2),
-          .grad_scale = options.grad_scale,
-          .stochastic = options.stochastic_rounding};
-}
-
-SgdFactors sgd_factors(const SgdOptions& options, std::span<const SgdTensor> tensors) {
-  check_states(tensors, "SGD");
-  SNUG_CHECK(!options.nesterov || (options.momentum > 0 && options.dampening == 0),
-             "Nesterov needs momentum above 0 (is {}) and no dampening (is {})", options.momentum,
-             options.dampening);
-  for (const SgdTensor& tensor : tensors)
-    SNUG_CHECK(options.momentum == 0 || tensor.momentum_buffer != nullptr,
-               "SGD with momentum {} needs a momentum buffer for each tensor", options.momentum);
-  return {.lr = static_cast<float>(options.lr),
-          .momentum = static_cast<float>(options.momentum),
-          .new_share = options.first_step ? 1.0f : static_cast<float>(1 - options.dampening),
-          .weight_decay = static_cast<float>(options.weight_decay),
-          .grad_scale = options.grad_scale,
-          .nesterov = options.nesterov,
-          .first_step = options.first_step,
-          .stochastic = options.stochastic_rounding};
+template <class Formula>
+ElementFactors<Formula> element_factors(const ElementOptions& options,
+                                        std::span<const ElementTensor<Formula::kStates>> tensors) {
+  check_states(tensors, Formula::kName);
+  const char* const refused = refuses<Formula>(options);
+  SNUG_CHECK(refused == nullptr, "{}: {}", Formula::kName, refused);
+  ElementFactors<Formula> factors{Formula::factors(options)};
+  factors.keeps_states = keeps_states<Formula>(options);
+  for (const auto& tensor : tensors)
+    for (int k = 0; k < Formula::kStates; ++k)
+      SNUG_CHECK(!factors.keeps_states || tensor.count == 0 || tensor.states[k] != nullptr,
+                 "{} needs {} for each tensor", Formula::kName,
+                 Formula::kStateNames[static_cast<size_t>(k)]);
+  factors.grad_scale = options.grad_scale;
+  factors.stochastic = options.stochastic_rounding;
+  return factors;
 }
 
 namespace cpu {
@@ -101,13 +91,15 @@ void adamw_8bit_step(std::span<const AdamW8bitTensor> tensors, const AdamWOption
                      int64_t end) { range(tensor, factors, first_map, second_map, begin, end); });
 }
 
-void lion_step(std::span<const LionTensor> tensors, const LionOptions& options) {
-  step_in_blocks(tensors, options, lion_factors(options, tensors), SNUG_FOR_ISA(lion_range));
-}
-
-void sgd_step(std::span<const SgdTensor> tensors, const SgdOptions& options) {
-  step_in_blocks(tensors, options, sgd_factors(options, tensors), SNUG_FOR_ISA(sgd_range));
-}
+#define SNUG_ELEMENT_WISE(Formula)                                                     \
+  template <>                                                                          \
+  void element_step<Formula>(std::span<const ElementTensor<Formula::kStates>> tensors, \
+                             const ElementOptions& options) {                          \
+    step_in_blocks(tensors, options, element_factors<Formula>(options, tensors),       \
+                   SNUG_FOR_ISA(Formula##_range));                                     \
+  }
+#include "core/kernels/optimizers/all.def"
+#undef SNUG_ELEMENT_WISE
 
 // The blocks' sums are added in order.
 SumOfSquares sum_of_squares(std::span<const TensorView> tensors, int num_threads) {
@@ -124,4 +116,11 @@ SumOfSquares sum_of_squares(std::span<const TensorView> tensors, int num_threads
 }
 
 }  // namespace cpu
+
+#define SNUG_ELEMENT_WISE(Formula)                           \
+  template ElementFactors<Formula> element_factors<Formula>( \
+      const ElementOptions&, std::span<const ElementTensor<Formula::kStates>>);
+#include "core/kernels/optimizers/all.def"
+#undef SNUG_ELEMENT_WISE
+
 }  // namespace snug::kernels

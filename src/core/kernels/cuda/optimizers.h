@@ -1,5 +1,4 @@
-// What optimizers launch on the device, beside the files of those names in kernels/cpu, which have
-// the formulas and the arguments.
+// What optimizers launch on the device; arguments are in core/kernels/optimizers.h.
 //
 // A list of tensors takes one launch, usually: those of equal types should follow each other, since
 // each change starts a new one. grad_scale: optional, on the device, multiplied with
@@ -21,11 +20,16 @@ void adamw_step(std::span<const AdamWTensor> tensors, const AdamWOptions& option
 void adamw_8bit_step(std::span<const AdamW8bitTensor> tensors, const AdamWOptions& options,
                      const float* grad_scale, cudaStream_t stream);
 
-void lion_step(std::span<const LionTensor> tensors, const LionOptions& options,
-               const float* grad_scale, cudaStream_t stream);
-
-void sgd_step(std::span<const SgdTensor> tensors, const SgdOptions& options,
-              const float* grad_scale, cudaStream_t stream);
+// Of those in optimizers/all.def.
+template <class Formula>
+void element_step(std::span<const ElementTensor<Formula::kStates>> tensors,
+                  const ElementOptions& options, const float* grad_scale, cudaStream_t stream);
+#define SNUG_ELEMENT_WISE(Formula)                                             \
+  template <>                                                                  \
+  void element_step<Formula>(std::span<const ElementTensor<Formula::kStates>>, \
+                             const ElementOptions&, const float*, cudaStream_t);
+#include "core/kernels/optimizers/all.def"
+#undef SNUG_ELEMENT_WISE
 
 // One tensor. The norms that a step needs stay on the device: nothing waits for it. `workspace`:
 // adafactor_device_sums_bytes(rows) and adafactor_workspace_bytes(rows, cols), aligned

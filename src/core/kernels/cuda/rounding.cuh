@@ -42,10 +42,11 @@ __device__ inline float rounded<BF16>(float value, bool stochastic, uint32_t ran
 
 // A float that nvcc makes no fused multiply-add of: every operation is rounded by itself, whatever
 // the compiler's flags. For formulas that must give the CPU's bits
-// (core/kernels/optimizer_formulas.h).
+// (core/kernels/optimizer_formulas.h, core/kernels/optimizers).
 struct Unfused {
   float value;
 
+  Unfused() = default;
   __device__ Unfused(float x) : value(x) {}  // NOLINT(google-explicit-constructor): a number is one
   friend __device__ Unfused operator+(Unfused a, Unfused b) { return __fadd_rn(a.value, b.value); }
   friend __device__ Unfused operator-(Unfused a, Unfused b) { return __fsub_rn(a.value, b.value); }

@@ -267,18 +267,22 @@ void adamw_8bit_step(std::span<const kernels::AdamW8bitTensor> tensors,
     device::adamw_8bit_step(tensors, options, /*grad_scale=*/nullptr, stream(__func__));
 }
 
-void lion_step(std::span<const kernels::LionTensor> tensors, const kernels::LionOptions& options) {
-  if (!noted(tensors))
-    device::lion_step(tensors, options, /*grad_scale=*/nullptr, stream(__func__));
-}
+#define SNUG_ELEMENT_WISE(Formula)                                                     \
+  template <>                                                                          \
+  void element_step<kernels::Formula>(                                                 \
+      std::span<const kernels::ElementTensor<kernels::Formula::kStates>> tensors,      \
+      const kernels::ElementOptions& options) {                                        \
+    const char* const name = kernels::kStepName<kernels::Formula>.c_str();             \
+    if (!noted(tensors, name))                                                         \
+      device::element_step<kernels::Formula>(tensors, options, /*grad_scale=*/nullptr, \
+                                             stream(name));                            \
+  }
+#include "core/kernels/optimizers/all.def"
+#undef SNUG_ELEMENT_WISE
 
 void adafactor_step(const kernels::AdafactorTensor& tensor,
                     const kernels::AdafactorOptions& options, void* workspace) {
   if (!noted(tensor)) device::adafactor_step(tensor, options, workspace, stream(__func__));
-}
-
-void sgd_step(std::span<const kernels::SgdTensor> tensors, const kernels::SgdOptions& options) {
-  if (!noted(tensors)) device::sgd_step(tensors, options, /*grad_scale=*/nullptr, stream(__func__));
 }
 
 bool has_flash_attention() {

@@ -79,10 +79,19 @@ void adamw_step(std::span<const kernels::AdamWTensor> tensors,
                 const kernels::AdamWOptions& options);
 void adamw_8bit_step(std::span<const kernels::AdamW8bitTensor> tensors,
                      const kernels::AdamWOptions& options);
-void lion_step(std::span<const kernels::LionTensor> tensors, const kernels::LionOptions& options);
+// Of those in kernels/optimizers/all.def.
+template <class Formula>
+void element_step(std::span<const kernels::ElementTensor<Formula::kStates>> tensors,
+                  const kernels::ElementOptions& options);
+#define SNUG_ELEMENT_WISE(Formula)                                        \
+  template <>                                                             \
+  void element_step<kernels::Formula>(                                    \
+      std::span<const kernels::ElementTensor<kernels::Formula::kStates>>, \
+      const kernels::ElementOptions&);
+#include "core/kernels/optimizers/all.def"
+#undef SNUG_ELEMENT_WISE
 void adafactor_step(const kernels::AdafactorTensor& tensor,
                     const kernels::AdafactorOptions& options, void* workspace);
-void sgd_step(std::span<const kernels::SgdTensor> tensors, const kernels::SgdOptions& options);
 
 // ---- Recorded work (recording.h), as CUDA graphs
 

@@ -99,16 +99,18 @@ void adamw_8bit_step(std::span<const kernels::AdamW8bitTensor> tensors,
                      const kernels::AdamWOptions& /*options*/) {
   absent(tensors);
 }
-void lion_step(std::span<const kernels::LionTensor> tensors,
-               const kernels::LionOptions& /*options*/) {
-  absent(tensors);
-}
+#define SNUG_ELEMENT_WISE(Formula)                                                \
+  template <>                                                                     \
+  void element_step<kernels::Formula>(                                            \
+      std::span<const kernels::ElementTensor<kernels::Formula::kStates>> tensors, \
+      const kernels::ElementOptions& /*options*/) {                               \
+    absent(tensors, kernels::kStepName<kernels::Formula>.c_str());                \
+  }
+#include "core/kernels/optimizers/all.def"
+#undef SNUG_ELEMENT_WISE
 void adafactor_step(const kernels::AdafactorTensor& tensor,
                     const kernels::AdafactorOptions& /*options*/, void* /*workspace*/) {
   absent(tensor);
-}
-void sgd_step(std::span<const kernels::SgdTensor> tensors, const kernels::SgdOptions& /*options*/) {
-  absent(tensors);
 }
 bool has_flash_attention() { return true; }
 

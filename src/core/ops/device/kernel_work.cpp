@@ -331,14 +331,13 @@ Work kernel_work(std::span<const kernels::AdamW8bitTensor> tensors) {
   return work;
 }
 
-Work kernel_work(std::span<const kernels::LionTensor> tensors) {
-  return update_of("lion_step", tensors, 1);
+template <int N>
+Work kernel_work(std::span<const kernels::ElementTensor<N>> tensors, const char* name) {
+  const bool keeps_states = !tensors.empty() && tensors.front().states[0] != nullptr;
+  return update_of(name, tensors, keeps_states ? N : 0);
 }
-
-Work kernel_work(std::span<const kernels::SgdTensor> tensors) {
-  const bool has_momentum = !tensors.empty() && tensors.front().momentum_buffer != nullptr;
-  return update_of("sgd_step", tensors, has_momentum ? 1 : 0);
-}
+template Work kernel_work(std::span<const kernels::ElementTensor<1>>, const char*);
+template Work kernel_work(std::span<const kernels::ElementTensor<2>>, const char*);
 
 // Seven kernels, of which four read the gradient and two the weight.
 Work kernel_work(const kernels::AdafactorTensor& t) {

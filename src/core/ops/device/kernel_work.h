@@ -47,8 +47,8 @@ Work kernel_work(const kernels::DequantizeOnDevice& a);
 Work kernel_work(std::span<const kernels::TensorView> tensors);
 Work kernel_work(std::span<const kernels::AdamWTensor> tensors);
 Work kernel_work(std::span<const kernels::AdamW8bitTensor> tensors);
-Work kernel_work(std::span<const kernels::LionTensor> tensors);
-Work kernel_work(std::span<const kernels::SgdTensor> tensors);
+template <int N>
+Work kernel_work(std::span<const kernels::ElementTensor<N>> tensors, const char* name);
 Work kernel_work(const kernels::AdafactorTensor& tensor);
 
 }  // namespace snug::ops

@@ -67,60 +67,52 @@ TEST(OptimizerFormulas, AdamWRoundsEachOperation) {
   });
 }
 
-TEST(OptimizerFormulas, LionRoundsEachOperation) {
-  struct {
-    float lr = 0.01f, decay = static_cast<float>(1 - 0.01 * 0.2), beta1 = 0.9f, beta2 = 0.99f;
-  } const f;
+struct Math {
+  static OneRounding sign_of(OneRounding x) { return x.value > 0 ? 1 : x.value < 0 ? -1 : x; }
+  static OneRounding square_root(OneRounding x) { return std::sqrt(OneRounding::wide(x)); }
+};
+
+template <class Formula>
+void expect_each_operation_rounded(const kernels::ElementOptions& options) {
+  constexpr int kStates = Formula::kStates;
+  const auto f = Formula::factors(options);
+  const bool keeps = kernels::keeps_states<Formula>(options);
   State expected;
   for (int64_t i = 0; i < kCount; ++i) {
-    const OneRounding g = OneRounding(expected.g[i]) * 0.7f, m = expected.m[i];
-    const float direction = lion_direction(m, g, f).value;
-    const OneRounding sign = direction > 0 ? 1 : direction < 0 ? -1 : 0;
-    expected.p.set(i, lion_weight(OneRounding(expected.p[i]), sign, f).value);
-    expected.m.set(i, lion_average(m, g, f).value);
+    OneRounding p = expected.p[i], states[2] = {expected.m[i], expected.v[i]};
+    const OneRounding g = OneRounding(expected.g[i]) * options.grad_scale;
+    Formula::template update<Math>(p, g, states, f);
+    expected.p.set(i, p.value);
+    if (keeps) expected.m.set(i, states[0].value);
+    if (keeps && kStates > 1) expected.v.set(i, states[1].value);
   }
   cpu::on_every_isa([&] {
     State got;
-    const kernels::LionTensor tensor = {
-        .count = kCount, .param = got.p.data(), .grad = got.g.data(), .exp_avg = got.m.data()};
-    cpu::lion_step(
-        {&tensor, 1},
-        {.lr = 0.01, .beta1 = 0.9, .beta2 = 0.99, .weight_decay = 0.2, .grad_scale = 0.7f});
+    void* const states[2] = {got.m.data(), got.v.data()};
+    kernels::ElementTensor<kStates> tensor = {
+        .count = kCount, .param = got.p.data(), .grad = got.g.data()};
+    std::copy_n(states, kStates, tensor.states);
+    cpu::element_step<Formula>({&tensor, 1}, options);
     EXPECT_TRUE(got == expected);
   });
 }
 
+TEST(OptimizerFormulas, LionRoundsEachOperation) {
+  expect_each_operation_rounded<kernels::Lion>(
+      {.lr = 0.01, .beta2 = 0.99, .weight_decay = 0.2, .grad_scale = 0.7f});
+}
+
+// A buffer that is there and not kept stays as it is.
 TEST(OptimizerFormulas, SgdRoundsEachOperation) {
-  for (const bool first_step : {false, true}) {
-    for (const bool nesterov : {false, true}) {
-      struct {
-        float lr = 0.1f, momentum = 0.9f, new_share = 1, weight_decay = 0.01f;
-        bool nesterov, first_step;
-      } const f{.nesterov = nesterov, .first_step = first_step};
-      State expected;
-      for (int64_t i = 0; i < kCount; ++i) {
-        const OneRounding p = expected.p[i];
-        const OneRounding g = sgd_gradient(OneRounding(expected.g[i]) * 0.7f, p, f);
-        const OneRounding buffer = sgd_buffer(g, OneRounding(expected.m[i]), f);
-        expected.p.set(i, sgd_weight(p, sgd_direction(g, buffer, f), f).value);
-        expected.m.set(i, buffer.value);
-      }
-      cpu::on_every_isa([&] {
-        State got;
-        const kernels::SgdTensor tensor = {.count = kCount,
-                                           .param = got.p.data(),
-                                           .grad = got.g.data(),
-                                           .momentum_buffer = got.m.data()};
-        cpu::sgd_step({&tensor, 1}, {.lr = 0.1,
-                                     .momentum = 0.9,
-                                     .weight_decay = 0.01,
-                                     .nesterov = nesterov,
-                                     .first_step = first_step,
-                                     .grad_scale = 0.7f});
-        EXPECT_TRUE(got == expected) << first_step << nesterov;
-      });
-    }
-  }
+  expect_each_operation_rounded<kernels::Sgd>({.lr = 0.1, .weight_decay = 0.01});
+  for (const bool first_step : {false, true})
+    for (const bool nesterov : {false, true})
+      expect_each_operation_rounded<kernels::Sgd>({.lr = 0.1,
+                                                   .momentum = 0.9,
+                                                   .weight_decay = 0.01,
+                                                   .nesterov = nesterov,
+                                                   .first_step = first_step,
+                                                   .grad_scale = 0.7f});
 }
 
 TEST(OptimizerFormulas, EveryInstructionSetGives8BitStatesTheSameBits) {

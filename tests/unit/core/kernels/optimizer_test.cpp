@@ -62,22 +62,22 @@ AdamWTensor adamw_tensor(Arrays& a) {
           .state_type = a.types.state};
 }
 
-SgdTensor sgd_tensor(Arrays& a) {
+ElementTensor<1> sgd_tensor(Arrays& a) {
   return {.count = a.param.size(),
           .param = a.param.data(),
           .grad = a.grad.data(),
-          .momentum_buffer = a.first.data(),
+          .states = {a.first.data()},
           .master = a.types.master ? a.master.floats() : nullptr,
           .param_type = a.types.param,
           .grad_type = a.types.grad,
           .state_type = a.types.state};
 }
 
-LionTensor lion_tensor(Arrays& a) {
+ElementTensor<1> lion_tensor(Arrays& a) {
   return {.count = a.param.size(),
           .param = a.param.data(),
           .grad = a.grad.data(),
-          .exp_avg = a.first.data(),
+          .states = {a.first.data()},
           .master = a.types.master ? a.master.floats() : nullptr,
           .param_type = a.types.param,
           .grad_type = a.types.grad,
@@ -131,13 +131,13 @@ TEST(Sgd, EveryCombinationOfTypes) {
       for (const bool first_step : {false, true}) {
         Arrays a(types, 100);
         const Arrays before = a;
-        const SgdTensor tensor = sgd_tensor(a);
-        sgd_step({&tensor, 1}, {.lr = 0.1,
-                                .momentum = 0.9,
-                                .dampening = 0.3,
-                                .weight_decay = 0.01,
-                                .first_step = first_step,
-                                .grad_scale = 2.0f});
+        const ElementTensor<1> tensor = sgd_tensor(a);
+        element_step<Sgd>({&tensor, 1}, {.lr = 0.1,
+                                         .momentum = 0.9,
+                                         .dampening = 0.3,
+                                         .weight_decay = 0.01,
+                                         .first_step = first_step,
+                                         .grad_scale = 2.0f});
         std::vector<double> weights, buffer, got;
         for (int64_t i = 0; i < 100; ++i) {
           const double g = 2 * before.grad[i] + 0.01 * before.weight(i);
@@ -160,9 +160,10 @@ TEST(Lion, EveryCombinationOfTypes) {
     for (const Types& types : all_types()) {
       Arrays a(types, 100);
       const Arrays before = a;
-      const LionTensor tensor = lion_tensor(a);
-      lion_step({&tensor, 1},
-                {.lr = 0.1, .beta1 = 0.9, .beta2 = 0.99, .weight_decay = 0.2, .grad_scale = 2.0f});
+      const ElementTensor<1> tensor = lion_tensor(a);
+      element_step<Lion>(
+          {&tensor, 1},
+          {.lr = 0.1, .beta1 = 0.9, .beta2 = 0.99, .weight_decay = 0.2, .grad_scale = 2.0f});
       std::vector<double> weights, buffer, got;
       for (int64_t i = 0; i < 100; ++i) {
         const double g = 2 * before.grad[i], m = before.first[i];
@@ -257,12 +258,13 @@ TEST(StochasticRounding, IsTheSameOnEveryInstructionSet) {
   on_every_isa([&] {
     Array param = random_array(Scalar::BF16, 1003, 1);
     const Array grad(Scalar::BF16, 1003);
-    const SgdTensor tensor = {.count = 1003,
-                              .param = param.data(),
-                              .grad = grad.data(),
-                              .param_type = Scalar::BF16,
-                              .grad_type = Scalar::BF16};
-    sgd_step({&tensor, 1}, {.lr = 0.5, .weight_decay = 0.0078125, .stochastic_rounding = true});
+    const ElementTensor<1> tensor = {.count = 1003,
+                                     .param = param.data(),
+                                     .grad = grad.data(),
+                                     .param_type = Scalar::BF16,
+                                     .grad_type = Scalar::BF16};
+    element_step<Sgd>({&tensor, 1},
+                      {.lr = 0.5, .weight_decay = 0.0078125, .stochastic_rounding = true});
     results.push_back(param);
   });
   for (const Array& other : results) EXPECT_TRUE(other == results[0]);
@@ -274,13 +276,13 @@ TEST(Optimizers, NotANumberPasses) {
       Arrays a(types, 20), b(types, 20), c(types, 20);
       for (Arrays* arrays : {&a, &b, &c}) arrays->grad.set(3, NAN);
       const AdamWTensor adamw = adamw_tensor(a);
-      const SgdTensor sgd = sgd_tensor(b);
-      const LionTensor lion = lion_tensor(c);
+      const ElementTensor<1> sgd = sgd_tensor(b);
+      const ElementTensor<1> lion = lion_tensor(c);
       AdamWOptions options = kAdamW;
       options.stochastic_rounding = true;
       adamw_step({&adamw, 1}, options);
-      sgd_step({&sgd, 1}, {.stochastic_rounding = true});
-      lion_step({&lion, 1}, {.stochastic_rounding = true});
+      element_step<Sgd>({&sgd, 1}, {.stochastic_rounding = true});
+      element_step<Lion>({&lion, 1}, {.stochastic_rounding = true});
       for (int64_t i = 0; i < 20; ++i) {
         EXPECT_EQ(std::isnan(a.param[i]), i == 3) << describe(types);
         EXPECT_EQ(std::isnan(b.param[i]), i == 3) << describe(types);
@@ -296,10 +298,13 @@ TEST(Optimizers, RefuseWhatCannotBe) {
   EXPECT_THROW(adamw_step({&adamw, 1}, {.step = 0}), InternalError);
   adamw.state_type = Scalar::F16;
   EXPECT_THROW(adamw_step({&adamw, 1}, {}), InternalError);
-  SgdTensor sgd = sgd_tensor(a);
-  EXPECT_THROW(sgd_step({&sgd, 1}, {.nesterov = true}), InternalError);
-  sgd.momentum_buffer = nullptr;
-  EXPECT_THROW(sgd_step({&sgd, 1}, {.momentum = 0.9}), InternalError);
+  ElementTensor<1> sgd = sgd_tensor(a);
+  EXPECT_THROW(element_step<Sgd>({&sgd, 1}, {.nesterov = true}), InternalError);
+  sgd.states[0] = nullptr;
+  EXPECT_THROW(element_step<Sgd>({&sgd, 1}, {.momentum = 0.9}), InternalError);
+  sgd.count = 0;
+  element_step<Sgd>({&sgd, 1}, {.momentum = 0.9});
+  element_step<Sgd>({}, {.momentum = 0.9});
 }
 
 }  // namespace optimizer_test

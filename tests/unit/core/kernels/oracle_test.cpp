@@ -280,16 +280,16 @@ TEST(Oracle, SgdOverFiveSteps) {
       Array param(Scalar::F32, numbers(c["start"])), buffer(Scalar::F32, param.size());
       for (size_t step = 0; step < c["grads"].size(); ++step) {
         const Array grad(Scalar::F32, numbers(c["grads"][step]));
-        const SgdTensor tensor = {.count = param.size(),
-                                  .param = param.data(),
-                                  .grad = grad.data(),
-                                  .momentum_buffer = buffer.data()};
-        sgd_step({&tensor, 1}, {.lr = 0.05,
-                                .momentum = options.value("momentum", 0.0),
-                                .dampening = options.value("dampening", 0.0),
-                                .weight_decay = options.value("weight_decay", 0.0),
-                                .nesterov = options.value("nesterov", false),
-                                .first_step = step == 0});
+        const ElementTensor<1> tensor = {.count = param.size(),
+                                         .param = param.data(),
+                                         .grad = grad.data(),
+                                         .states = {buffer.data()}};
+        element_step<Sgd>({&tensor, 1}, {.lr = 0.05,
+                                         .momentum = options.value("momentum", 0.0),
+                                         .dampening = options.value("dampening", 0.0),
+                                         .weight_decay = options.value("weight_decay", 0.0),
+                                         .nesterov = options.value("nesterov", false),
+                                         .first_step = step == 0});
         expect_close(param, c["params"][step], 5e-7, options.dump());
       }
       if (c.contains("momentum_buffer")) {

@@ -1,6 +1,6 @@
 // Each optimizer on a device against the CPU: weights and states step by step, with tensors that
 // are no whole blocks or vectors. Those whose elements know nothing of each other, or of their
-// block's largest alone, give the same bits (core/kernels/optimizer_formulas.h); Adafactor adds up
+// block's largest alone, give the same bits (core/kernels/optimizers.h); Adafactor adds up
 // rows and columns in another order. ctest runs it with cuda; SNUG_TEST_DEVICE=cpu holds the test
 // to itself.
 // SPDX-License-Identifier: Apache-2.0
@@ -28,6 +28,11 @@ recipe::OptimizerOptions by_chance(recipe::OptimizerOptions options) {
   return options;
 }
 
+recipe::OptimizerOptions with_momentum(recipe::OptimizerOptions options) {
+  options.momentum = 0.9;
+  return options;
+}
+
 const std::vector<Pairing> kPairings = {
     {{"AdamW", options_of("adamw")}},
     {{"AdamWBf16", options_of("adamw"), at::kBFloat16, at::kBFloat16}},
@@ -41,7 +46,9 @@ const std::vector<Pairing> kPairings = {
     {{"AdamW8bit", options_of("adamw_8bit")}},
     {{"AdamW8bitBf16", options_of("adamw_8bit"), at::kBFloat16, at::kBFloat16}},
     {{"AdamW8bitMasters", with_masters(options_of("adamw_8bit")), at::kBFloat16, at::kFloat}},
-    {{"Sgd", options_of("sgd")}}};
+    {{"Sgd", options_of("sgd")}},
+    {{"SgdMomentum", with_momentum(options_of("sgd"))}},
+    {{"SgdByChance", with_momentum(by_chance(options_of("sgd"))), at::kBFloat16, at::kFloat}}};
 
 class OptimizerPairTest : public ::testing::TestWithParam<Pairing> {
  protected:

@@ -6,6 +6,9 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "core/kernels/optimizers.h"
+#include "core/ops/device/device.h"
+#include "core/optim/element_wise.h"
 #include "support/source_dir.h"
 #include "unit/core/optim/optim_testing.h"
 
@@ -249,6 +252,66 @@ TEST(StochasticRounding, KeepsSmallUpdates) {
   EXPECT_NEAR(mean_after(true, 1), 1 - 100 * 1e-5, 1e-4);
   EXPECT_EQ(mean_after(true, 1), mean_after(true, 1));
   EXPECT_NE(mean_after(true, 1), mean_after(true, 2));
+}
+
+// A name in the table without an algorithm would be found by the run that takes it.
+TEST(Optimizers, EachNameHasOne) {
+  for (const std::string_view word : recipe::kWords<recipe::OptimizerName>) {
+    recipe::Recipe recipe;
+    recipe.optimizer = recipe::optimizer_defaults(word);
+    recipe::resolve_optimizer(recipe);
+    const at::Tensor weight = at::empty({4, 4}, at::TensorOptions(at::kMeta));
+    EXPECT_NE(make_optimizer(recipe.optimizer, {{"w", weight}}), nullptr) << word;
+  }
+}
+
+// The portable loop against the kernels made of the same formula, in every type.
+TEST(PortableOptimizer, StepsLikeKernels) {
+  const auto expect_alike = [](const Case& c, const MakeOptimizer& make) {
+    SCOPED_TRACE(c.name);
+    Bench kernels(c, at::kCPU, {{5, 7}, {13}}), own(c, at::kCPU, {{5, 7}, {13}});
+    own.optimizer = make(c.options, own.parameters, 0, {});
+    for (uint64_t step = 0; step < 3; ++step)
+      for (Bench* bench : {&kernels, &own}) {
+        bench->set_gradients(step, c.gradients);
+        bench->optimizer->step({.lr = bench->lr, .gradient_scale = 0.5});
+      }
+    const auto expect_near = [](const auto& a, const auto& b) {
+      ASSERT_EQ(a.size(), b.size());
+      for (size_t i = 0; i < a.size(); ++i) {
+        EXPECT_EQ(a[i].name, b[i].name);
+        const double ulp = a[i].tensor.scalar_type() == at::kFloat ? 1e-6 : 1.0 / 128;
+        EXPECT_TRUE(at::allclose(a[i].tensor, b[i].tensor, ulp, 1e-7)) << a[i].name;
+      }
+    };
+    expect_near(kernels.parameters, own.parameters);
+    expect_near(kernels.optimizer->states(), own.optimizer->states());
+  };
+  for (const Case& c : all_cases()) {
+    if (c.options.stochastic_rounding) continue;
+    if (c.options.name == recipe::OptimizerName::Lion) expect_alike(c, portable<kernels::Lion>());
+    if (c.options.name == recipe::OptimizerName::Sgd) expect_alike(c, portable<kernels::Sgd>());
+  }
+}
+
+TEST(PortableOptimizer, SaysWhatItCannotDo) {
+  const auto expect_refused = [](const recipe::OptimizerOptions& options, const char* words) {
+    const at::Tensor weight = at::empty({4}, at::TensorOptions(at::kMeta));
+    try {
+      portable<kernels::Sgd>()(options, {{"w", weight}}, 0, {});
+      ADD_FAILURE() << words;
+    } catch (const UserError& error) {
+      EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << error.what();
+    }
+  };
+  recipe::OptimizerOptions options = options_of("sgd");
+  options.nesterov = true;
+  expect_refused(options, "sgd: Nesterov needs momentum above 0");
+  options = options_of("sgd");
+  options.stochastic_rounding = true;
+  expect_refused(options, "rounds to nearest only");
+  const ops::StandInGuard gpu(at::kCUDA);
+  expect_refused(options_of("sgd"), "on a CPU only");
 }
 
 INSTANTIATE_TEST_SUITE_P(All, EveryOptimizer, ::testing::ValuesIn(all_cases()),

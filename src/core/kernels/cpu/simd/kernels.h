@@ -79,8 +79,12 @@ SNUG_PER_ISA(void adamw_8bit_range(const AdamW8bitTensor& tensor, const AdamWFac
                                    const DynamicMap& first_map, const DynamicMap& second_map,
                                    int64_t begin, int64_t end))
 
-SNUG_PER_ISA(void lion_range(const LionTensor& tensor, const LionFactors& factors, int64_t begin,
-                             int64_t end))
+#define SNUG_ELEMENT_WISE(Formula)                                                         \
+  SNUG_PER_ISA(void Formula##_range(const ElementTensor<Formula::kStates>& tensor,         \
+                                    const ElementFactors<Formula>& factors, int64_t begin, \
+                                    int64_t end))
+#include "core/kernels/optimizers/all.def"
+#undef SNUG_ELEMENT_WISE
 
 struct AdafactorFactors {
   float new_share = 1;  // of the squared gradients in the second moment
@@ -104,9 +108,6 @@ SNUG_PER_ISA(double adafactor_update_norm_rows(const AdafactorTensor& tensor,
 SNUG_PER_ISA(void adafactor_update_rows(const AdafactorTensor& tensor,
                                         const AdafactorFactors& factors, int64_t begin,
                                         int64_t end))
-
-SNUG_PER_ISA(void sgd_range(const SgdTensor& tensor, const SgdFactors& factors, int64_t begin,
-                            int64_t end))
 
 // Blocks of 64 elements: 32 bytes of codes and a scale each.
 struct FourBitBlocks {

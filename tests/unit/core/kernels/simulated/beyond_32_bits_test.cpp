@@ -210,24 +210,24 @@ TEST_F(BeyondThirtyTwoBits, Optimizers) {
   const Huge param(row), grad(other);
   Array expected = row;
   HugeBuffer momentum(kRows * kDim * 2);
-  SgdTensor tensor{.count = kRows * kDim,
-                   .param = param.data(),
-                   .grad = grad.data(),
-                   .momentum_buffer = momentum.data(),
-                   .param_type = kType,
-                   .grad_type = kType,
-                   .state_type = kType};
-  const SgdOptions options{.lr = 0.1, .momentum = 0.9};
-  cuda::sgd_step({&tensor, 1}, options, nullptr, kStream);
+  ElementTensor<1> tensor{.count = kRows * kDim,
+                          .param = param.data(),
+                          .grad = grad.data(),
+                          .states = {momentum.data()},
+                          .param_type = kType,
+                          .grad_type = kType,
+                          .state_type = kType};
+  const ElementOptions options{.lr = 0.1, .momentum = 0.9};
+  cuda::element_step<Sgd>({&tensor, 1}, options, nullptr, kStream);
   std::vector<uint16_t> zeros(static_cast<size_t>(kDim));
-  SgdTensor last{.count = kDim,
-                 .param = expected.data(),
-                 .grad = other.data(),
-                 .momentum_buffer = zeros.data(),
-                 .param_type = kType,
-                 .grad_type = kType,
-                 .state_type = kType};
-  cpu::sgd_step({&last, 1}, options);
+  ElementTensor<1> last{.count = kDim,
+                        .param = expected.data(),
+                        .grad = other.data(),
+                        .states = {zeros.data()},
+                        .param_type = kType,
+                        .grad_type = kType,
+                        .state_type = kType};
+  cpu::element_step<Sgd>({&last, 1}, options);
   expect_equal(param.row(), expected, "weights");
 
   HugeBuffer first(kRows * kDim * 2), second(kRows * kDim * 2);

@@ -118,16 +118,16 @@ TEST(SimulatedAdamW, HasTheCpusBits) {
 
 TEST(SimulatedLion, HasTheCpusBits) {
   expect_same_bits([](std::vector<Arrays>& all, bool on_device, bool stochastic) {
-    const auto tensors = tensors_of<LionTensor>(all, on_device, [&](LionTensor& t, Arrays& a) {
-      t.exp_avg = a.on(on_device, kFirst).data();
-    });
-    const LionOptions options{.weight_decay = 0.1,
-                              .step = 3,
-                              .grad_scale = kHostScale,
-                              .stochastic_rounding = stochastic,
-                              .seed = 5};
-    on_device ? cuda::lion_step(tensors, options, nullptr, kStream)
-              : cpu::lion_step(tensors, options);
+    const auto tensors = tensors_of<ElementTensor<1>>(
+        all, on_device,
+        [&](ElementTensor<1>& t, Arrays& a) { t.states[0] = a.on(on_device, kFirst).data(); });
+    const ElementOptions options{.weight_decay = 0.1,
+                                 .step = 3,
+                                 .grad_scale = kHostScale,
+                                 .stochastic_rounding = stochastic,
+                                 .seed = 5};
+    on_device ? cuda::element_step<Lion>(tensors, options, nullptr, kStream)
+              : cpu::element_step<Lion>(tensors, options);
   });
 }
 
@@ -135,19 +135,20 @@ TEST(SimulatedSgd, HasTheCpusBits) {
   for (const bool first_step : {false, true}) {
     for (const double momentum : {0.0, 0.9}) {
       expect_same_bits([&](std::vector<Arrays>& all, bool on_device, bool stochastic) {
-        const auto tensors = tensors_of<SgdTensor>(all, on_device, [&](SgdTensor& t, Arrays& a) {
-          t.momentum_buffer = momentum != 0 ? a.on(on_device, kFirst).data() : nullptr;
-        });
-        const SgdOptions options{.momentum = momentum,
-                                 .weight_decay = 0.1,
-                                 .nesterov = momentum != 0,
-                                 .first_step = first_step,
-                                 .step = 3,
-                                 .grad_scale = kHostScale,
-                                 .stochastic_rounding = stochastic,
-                                 .seed = 5};
-        on_device ? cuda::sgd_step(tensors, options, nullptr, kStream)
-                  : cpu::sgd_step(tensors, options);
+        const auto tensors =
+            tensors_of<ElementTensor<1>>(all, on_device, [&](ElementTensor<1>& t, Arrays& a) {
+              t.states[0] = momentum != 0 ? a.on(on_device, kFirst).data() : nullptr;
+            });
+        const ElementOptions options{.momentum = momentum,
+                                     .weight_decay = 0.1,
+                                     .nesterov = momentum != 0,
+                                     .first_step = first_step,
+                                     .step = 3,
+                                     .grad_scale = kHostScale,
+                                     .stochastic_rounding = stochastic,
+                                     .seed = 5};
+        on_device ? cuda::element_step<Sgd>(tensors, options, nullptr, kStream)
+                  : cpu::element_step<Sgd>(tensors, options);
       });
     }
   }
@@ -201,9 +202,9 @@ TEST(SimulatedOptimizers, LeaveAStepOutWhoseScaleIsNotFinite) {
   t.exp_avg = a.device[kFirst]->data();
   t.exp_avg_sq = a.device[kSecond]->data();
   cuda::adamw_step({&t, 1}, {}, scale.data(), kStream);
-  auto lion = tensor_of<LionTensor>(shapes()[1], a, true, 0);
-  lion.exp_avg = a.device[kFirst]->data();
-  cuda::lion_step({&lion, 1}, {}, scale.data(), kStream);
+  auto lion = tensor_of<ElementTensor<1>>(shapes()[1], a, true, 0);
+  lion.states[0] = a.device[kFirst]->data();
+  cuda::element_step<Lion>({&lion, 1}, {}, scale.data(), kStream);
   auto eight = tensor_of<AdamW8bitTensor>(shapes()[1], a, true, 0);  // not even read: no states
   cuda::adamw_8bit_step({&eight, 1}, {}, scale.data(), kStream);
   for (const int part : {kParam, kFirst, kSecond}) EXPECT_TRUE(*a.device[part] == a.host[part]);
