@@ -22,6 +22,7 @@ struct MicroBatch {
   // (N) in the padded form, where the model asks for it: 1, of padding 0.
   std::vector<float> real;
   int64_t max_seqlen = 0;
+  int32_t ignore_index = -100;
   int64_t loss_tokens = 0;  // targets that are not ignore_index
   // Compute logits only for rows whose targets count, because few do. A plan and its training
   // derive this from the same samples and options.
@@ -42,10 +43,18 @@ struct MicroBatch {
   int64_t num_pictures = 0;
   int64_t image_size = 0;
   std::vector<int32_t> picture_rows;
+  // The store's columns: (S, width), or (N, width).
+  std::vector<ColumnOfNumbers> columns;
 };
 
 struct MicroBatchOptions {
   bool packing = true;
+  // A sample's documents, one after the other in the store: sample i has those from i times as many
+  // on. For an objective over pairs.
+  int64_t documents_per_sample = 1;
+  // Leave the head's product of rows without a target out where packed samples have many of those,
+  // which a plan must know; padded ones always do.
+  bool picks_few_targets = true;
   int32_t ignore_index = -100;
   int32_t pad_id = 0;
   // Train on padding too: every document is padded to the longest and padding tokens are targets,

@@ -2,6 +2,7 @@
 #include "data/sample_store.h"
 
 #include <algorithm>
+#include <bit>
 #include <functional>
 #include <numeric>
 
@@ -45,6 +46,7 @@ void SampleStore::drop_without_loss(std::vector<int64_t>& beside) {
   if (num_without_loss_ == 0 || num_without_loss_ == num_different()) return;
   SNUG_CHECK(std::ssize(beside) == num_different(), "{} entries beside {} samples", beside.size(),
              num_different());
+  SNUG_CHECK(columns_.empty(), "samples left out beside {} columns", columns_.size());
   SampleStore kept;
   kept.ignore_index_ = ignore_index_;
   std::vector<int64_t> kept_beside;
@@ -75,7 +77,7 @@ int64_t SampleStore::total_tokens() const {
 }
 
 void SampleStore::append(const Sample& sample) {
-  SNUG_CHECK(count_ == 0, "a sample appended to repeated ones");
+  SNUG_CHECK(count_ == 0 && columns_.empty(), "a sample appended to repeated ones, or to columns");
   SNUG_CHECK(sample.ids.size() == sample.labels.size(), "{} ids, {} labels", sample.ids.size(),
              sample.labels.size());
   for (size_t i = 0; i < sample.ids.size(); ++i) {
@@ -128,6 +130,22 @@ Sample SampleStore::sample(int64_t index) const {
   sample.source_tokens = source_tokens(index);
   sample.num_pictures = num_pictures(index);
   return sample;
+}
+
+void SampleStore::set_columns(std::vector<ColumnOfNumbers> columns) {
+  for (const ColumnOfNumbers& column : columns) {
+    const int64_t rows = column.is_per_target ? offsets_.back() : num_different();
+    SNUG_CHECK(count_ == 0 && std::ssize(column.values) == rows * column.width,
+               "{} numbers of {} rows of {}", column.values.size(), rows, column.width);
+  }
+  columns_ = std::move(columns);
+}
+
+std::span<const float> SampleStore::numbers(const ColumnOfNumbers& column, int64_t index) const {
+  const int64_t at = place(index);
+  const int64_t first = column.is_per_target ? offsets_[at] : at;
+  const int64_t rows = column.is_per_target ? length(index) : 1;
+  return {column.values.data() + first * column.width, static_cast<size_t>(rows * column.width)};
 }
 
 int64_t SampleStore::longest() const {
@@ -191,6 +209,8 @@ uint64_t SampleStore::fingerprint() const {
   for (const int32_t source : source_tokens_) mix(static_cast<uint32_t>(source));
   for (const int32_t pictures : num_pictures_) mix(static_cast<uint32_t>(pictures));
   if (count_ > 0) mix(static_cast<uint64_t>(count_));
+  for (const ColumnOfNumbers& column : columns_)
+    for (const float number : column.values) mix(std::bit_cast<uint32_t>(number));
   return hash;
 }
 

@@ -15,6 +15,15 @@
 
 namespace snug::data {
 
+// Numbers beside the tokens, which an objective asks for: `width` of each sample, or of each of its
+// tokens as a target.
+struct ColumnOfNumbers {
+  bool is_per_target = false;
+  int64_t width = 1;
+  float fill = 0;  // of rows of a micro-batch without a target
+  std::vector<float> values = {};
+};
+
 class SampleStore {
  public:
   SampleStore() = default;
@@ -37,6 +46,12 @@ class SampleStore {
   // Repeats the samples up to this number without using memory, for synthetic data. Nothing may be
   // appended afterwards.
   void repeat_to(int64_t count);
+
+  // Of all samples that are there, in their order; none may be added or left out afterwards.
+  void set_columns(std::vector<ColumnOfNumbers> columns);
+  const std::vector<ColumnOfNumbers>& columns() const { return columns_; }
+  // The sample's numbers: (width), or (its tokens, width).
+  std::span<const float> numbers(const ColumnOfNumbers& column, int64_t index) const;
 
   int64_t count() const { return count_ > 0 ? count_ : num_different(); }
   int64_t num_different() const { return static_cast<int64_t>(raw_tokens_.size()); }
@@ -109,6 +124,7 @@ class SampleStore {
   std::vector<int32_t> num_targets_;    // labels that are learnt
   std::vector<int32_t> source_tokens_;  // empty if no sample has any
   std::vector<int32_t> num_pictures_;   // the same
+  std::vector<ColumnOfNumbers> columns_;
   int64_t all_targets_ = 0, all_sources_ = 0;
   int64_t num_truncated_ = 0, cut_tokens_ = 0, num_without_loss_ = 0;
   std::map<std::string, int64_t> left_out_;

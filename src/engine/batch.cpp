@@ -32,12 +32,12 @@ ops::CountedRows counted_rows(const std::vector<int32_t>& targets, int64_t ignor
 
 }  // namespace
 
-nn::Batch to_device(const data::MicroBatch& batch, at::Device device,
-                    std::optional<int64_t> ignore_index) {
+nn::Batch to_device(const data::MicroBatch& batch, at::Device device, HeadRows rows) {
   const memory::CategoryGuard category(memory::Category::Data);
   const auto upload = std::make_shared<ops::Upload>(device);
   nn::Batch result{.input_ids = sent(batch.input_ids, *upload),
                    .targets = sent(batch.targets, *upload),
+                   .ignore_index = batch.ignore_index,
                    .positions = sent(batch.positions, *upload),
                    .cu_seqlens = borders(batch.cu_seqlens, *upload),
                    .max_seqlen = batch.max_seqlen,
@@ -46,8 +46,13 @@ nn::Batch to_device(const data::MicroBatch& batch, at::Device device,
   if (!batch.real.empty())
     result.real = {upload->tensor(batch.real.data(), {std::ssize(batch.real)}, at::kFloat),
                    device.is_meta() ? std::vector<float>() : batch.real};
-  if (ignore_index && batch.picks_rows)
-    result.counted = counted_rows(batch.targets, *ignore_index, *upload);
+  if (rows == HeadRows::Counted && batch.picks_rows)
+    result.counted = counted_rows(batch.targets, batch.ignore_index, *upload);
+  for (const data::ColumnOfNumbers& column : batch.columns) {
+    std::vector<int64_t> sizes = {std::ssize(column.values) / column.width, column.width};
+    if (column.width == 1) sizes.pop_back();
+    result.columns.push_back(upload->tensor(column.values.data(), sizes, at::kFloat));
+  }
   if (!batch.source_ids.empty())
     result.source = nn::Source{.input_ids = sent(batch.source_ids, *upload),
                                .positions = sent(batch.source_positions, *upload),

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "core/nn/objective.h"
@@ -12,11 +11,12 @@
 
 namespace snug::engine {
 
-// Tensors are tagged as data in the ledger; on meta they have shapes only. With an ignore_index the
-// rows that count are listed if they are few. Copies are asynchronous: the batch keeps their source
-// alive.
+// Tensors are tagged as data in the ledger; on meta they have shapes only. The rows that count are
+// listed if they are few, unless all are wanted. Copies are asynchronous: the batch keeps their
+// source alive.
+enum class HeadRows { Counted, All };
 nn::Batch to_device(const data::MicroBatch& batch, at::Device device,
-                    std::optional<int64_t> ignore_index = std::nullopt);
+                    HeadRows rows = HeadRows::Counted);
 // What an objective counts the terms of a micro-batch by.
 nn::BatchCounts counts_of(const data::MicroBatch& batch);
 ops::Borders borders(const std::vector<int32_t>& values, ops::Upload& upload);

@@ -284,12 +284,10 @@ std::unique_ptr<Engine> make_engine(models::Model& model, const recipe::Recipe& 
   engine.device = device;
   engine.routing = model.routing();
   engine.objective = std::make_shared<nn::CrossEntropy>(
-      nn::CrossEntropy::Options{.ignore_index = recipe.data.ignore_index,
-                                .label_smoothing = recipe.train.label_smoothing,
+      nn::CrossEntropy::Options{.label_smoothing = recipe.train.label_smoothing,
                                 .z_loss = recipe.train.z_loss,
                                 .balance = balance_of(model, recipe, *mesh)});
-  engine.validated = std::make_shared<nn::CrossEntropy>(
-      nn::CrossEntropy::Options{.ignore_index = recipe.data.ignore_index});
+  engine.validated = std::make_shared<nn::CrossEntropy>();
   engine.mesh = std::move(mesh);
   check_context(model, *engine.mesh);
   cut_tensors(model, recipe, *engine.mesh);

@@ -23,15 +23,23 @@ using kernels::mix64;
 namespace {
 
 // For a process that has no sample left while others do: all of them run the same units at the same
-// time. Its targets count for nothing.
-std::shared_ptr<const data::MicroBatch> idle_batch(data::BatchSource& samples,
-                                                   int64_t ignore_index) {
+// time. It counts for nothing: its gradient has scale 0, its sum is not added.
+std::shared_ptr<const data::MicroBatch> idle_batch(data::BatchSource& samples) {
   const std::vector<int64_t> any = {0};
   auto batch = std::make_shared<data::MicroBatch>(*samples.make(any));
-  std::ranges::fill(batch->targets, static_cast<int32_t>(ignore_index));
   batch->loss_tokens = batch->real_tokens = batch->padded_tokens = batch->raw_tokens = 0;
   return batch;
 }
+
+void check_is_as_declared(const data::MicroBatch& batch, const nn::BatchSpec& spec) {
+  const int64_t documents = std::ssize(batch.cu_seqlens) - 1;
+  SNUG_CHECK(
+      documents % spec.documents_per_sample == 0 && batch.columns.size() == spec.columns.size(),
+      "{} documents and {} columns, but the objective wants {} a sample and {}", documents,
+      batch.columns.size(), spec.documents_per_sample, spec.columns.size());
+}
+
+bool is_idle(const data::MicroBatch& batch) { return batch.real_tokens == 0; }
 
 // The formula of torch.nn.utils.clip_grad_norm_.
 double clip_factor(double norm, double max_norm) {
@@ -55,7 +63,10 @@ Run::Run(models::Model& model, const recipe::Recipe& recipe, data::BatchSource& 
                           options.extensions.optimizer)),
       scaler_(engine_->precision.loss_scaling) {
   const auto& [objective, policies, optimizer] = options.extensions;
-  if (objective != nullptr) engine_->objective = engine_->validated = objective;
+  if (objective != nullptr) {
+    nn::check(objective->batch());
+    engine_->objective = engine_->validated = objective;
+  }
   for (const auto& make : policies) {
     std::shared_ptr<exec::Policy> policy = make ? make() : nullptr;
     if (policy == nullptr)
@@ -139,9 +150,15 @@ ValidationResult Run::evaluate(data::BatchSource& samples, int64_t num_samples,
                   {.micro_batch_size = recipe_.train.micro_batch_size,
                    .max_batches = max_batches,
                    .compute = engine_->precision.compute,
-                   .ignore_index = recipe_.data.ignore_index,
                    .objective = engine_->validated.get()},
                   engine_->mesh.get());
+}
+
+std::vector<double> Run::log_probs(data::BatchSource& samples, int64_t num_samples) {
+  return log_probs_of_documents(
+      *engine_->executor, samples, num_samples,
+      {.micro_batch_size = recipe_.train.micro_batch_size, .compute = engine_->precision.compute},
+      engine_->mesh.get());
 }
 
 Run::Batches Run::make_batches(const SampleIndices& micro_batches) const {
@@ -151,8 +168,9 @@ Run::Batches Run::make_batches(const SampleIndices& micro_batches) const {
     if (!indices.empty())
       batches.push_back(samples_.make(indices));
     else if (!engine_->mesh->is_single())
-      batches.push_back(idle_batch(samples_, recipe_.data.ignore_index));
+      batches.push_back(idle_batch(samples_));
   }
+  for (const auto& batch : batches) check_is_as_declared(*batch, engine_->objective->batch());
   return batches;
 }
 
@@ -198,12 +216,11 @@ void Run::forward_backward(const Batches& batches, StepResult& result) {
     observer_->begin_micro_batch(i);
     const trace::Timed timed(trace::Track::Computation, "data");
     const data::MicroBatch& batch = *batches[static_cast<size_t>(i)];
-    nn::Batch own =
-        engine::own_tokens(batch, engine_->device, *engine_->mesh, recipe_.data.ignore_index);
+    nn::Batch own = engine::own_tokens(batch, engine_->device, *engine_->mesh);
     const auto rows = engine::places_of(own);
     return {.batch = std::move(own),
             .pass = {.compute = engine_->precision.compute,
-                     .gradient_scale = scaler_.scale() / divisor(batch),
+                     .gradient_scale = is_idle(batch) ? 0 : scaler_.scale() / divisor(batch),
                      .objective = engine_->objective.get(),
                      .dropout_key = dropout_key + static_cast<uint64_t>(i),
                      .rows = rows,
@@ -213,7 +230,9 @@ void Run::forward_backward(const Batches& batches, StepResult& result) {
   };
   const std::vector<double> losses =
       engine_->executor->forward_backward({.count = std::ssize(batches), .make = make});
-  for (size_t i = 0; i < losses.size(); ++i) result.loss += losses[i] / divisor(*batches[i]);
+  const auto copies = static_cast<double>(ranks_with_sum(*engine_->objective, *engine_->mesh));
+  for (size_t i = 0; i < losses.size(); ++i)
+    if (!is_idle(*batches[i])) result.loss += losses[i] / divisor(*batches[i]) / copies;
   // The loss is known to the stage that ends the model, routes to those that have the blocks.
   std::vector<double> sums = flat(routed, engine_->routing);
   sums.push_back(result.loss);

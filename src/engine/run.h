@@ -79,6 +79,9 @@ class Run {
   ValidationResult evaluate(data::BatchSource& samples, int64_t num_samples,
                             int64_t max_batches = 0);
 
+  // As log_probs_of_documents().
+  std::vector<double> log_probs(data::BatchSource& samples, int64_t num_samples);
+
   // After a step whose loss or gradient norm was no number: runs its micro-batches again and says
   // which unit made the first such number ("the gradient of model.layers.3…, in micro-batch 2"), or
   // that none did. Changes no weights. Called by all ranks.

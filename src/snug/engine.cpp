@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "snug/engine.h"
 
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/InferenceMode.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <numeric>
@@ -68,12 +71,50 @@ data::SampleStore store_of(const at::Tensor& input_ids, const at::Tensor& labels
   return data::SampleStore::build(ids.size(0), limits.ignore_index, sample_at, 1);
 }
 
+// The numbers of a column, given as `numbers` or, for a prediction, not at all.
+data::ColumnOfNumbers column_of(const nn::Column& asked, const at::Tensor& numbers,
+                                const std::vector<int64_t>& documents_and_tokens) {
+  std::vector<int64_t> sizes = documents_and_tokens;
+  if (asked.per == nn::Column::Per::Document) sizes.pop_back();
+  if (asked.width > 1) sizes.push_back(asked.width);
+  if (numbers.defined() && (numbers.is_meta() || numbers.sizes() != sizes))
+    throw UserError("column {}: [{}] numbers in memory, but the objective wants [{}]", asked.name,
+                    fmt::join(numbers.sizes(), ", "), fmt::join(sizes, ", "));
+  data::ColumnOfNumbers column{.is_per_target = asked.per == nn::Column::Per::Target,
+                               .width = asked.width,
+                               .fill = static_cast<float>(asked.fill)};
+  const at::Tensor values = numbers.defined() ? numbers.to(at::kCPU, at::kFloat).contiguous()
+                                              : at::zeros(sizes, at::kFloat);
+  const auto* const first = values.const_data_ptr<float>();
+  column.values.assign(first, first + values.numel());
+  return column;
+}
+
 // The samples of the current call.
 class Rows final : public data::BatchSource {
  public:
-  explicit Rows(const data::MicroBatchOptions& options) : options_(options) {}
-  void set(data::SampleStore store) { store_ = std::move(store); }
-  int64_t count() const { return store_.count(); }
+  Rows(const data::MicroBatchOptions& options, nn::BatchSpec spec)
+      : options_(options), spec_(std::move(spec)) {
+    options_.documents_per_sample = spec_.documents_per_sample;
+  }
+  void set(data::SampleStore store, const Columns* columns, int64_t tokens) {
+    if (store.count() % spec_.documents_per_sample != 0)
+      throw UserError("{} rows: a sample of this objective has {}", store.count(),
+                      spec_.documents_per_sample);
+    std::vector<data::ColumnOfNumbers> numbers;
+    for (const nn::Column& asked : spec_.columns) {
+      const auto given = columns == nullptr ? Columns::const_iterator() : columns->find(asked.name);
+      if (columns != nullptr && given == columns->end())
+        throw UserError("the objective wants a column {}", asked.name);
+      numbers.push_back(column_of(asked, columns == nullptr ? at::Tensor() : given->second,
+                                  {store.count(), tokens}));
+    }
+    if (columns != nullptr && columns->size() > numbers.size())
+      throw UserError("{} columns, but the objective wants {}", columns->size(), numbers.size());
+    store.set_columns(std::move(numbers));
+    store_ = std::move(store);
+  }
+  int64_t count() const { return store_.count() / spec_.documents_per_sample; }
   int64_t total_tokens() const { return store_.total_tokens(); }
   std::shared_ptr<const data::MicroBatch> make(std::span<const int64_t> indices) override {
     return std::make_shared<const data::MicroBatch>(
@@ -83,10 +124,20 @@ class Rows final : public data::BatchSource {
  private:
   data::SampleStore store_;
   data::MicroBatchOptions options_;
+  nn::BatchSpec spec_;
 };
 
+nn::BatchSpec spec_of(const TrainerOptions& options) {
+  if (options.objective == nullptr) return {};
+  nn::BatchSpec spec = options.objective->batch();
+  nn::check(spec);
+  return spec;
+}
+
 data::MicroBatchOptions batch_options(const recipe::Recipe& recipe, const models::Model& model) {
+  // A prediction knows no labels.
   return {.packing = recipe.data.packing,
+          .picks_few_targets = false,
           .ignore_index = static_cast<int32_t>(recipe.data.ignore_index),
           .reading = model.reads()};
 }
@@ -154,13 +205,15 @@ plan::Prediction predict(const recipe::Recipe& recipe, int64_t tokens,
         "samples of {} tokens: give from 2 tokens (the first is not learned) to {} (the model's "
         "most)",
         tokens, most);
-  Rows rows(batch_options(recipe, *model));
+  const nn::BatchSpec spec = spec_of(options);
+  Rows rows(batch_options(recipe, *model), spec);
   const auto sample_at = [&](int64_t) {
     const std::vector<int32_t> ids(static_cast<size_t>(tokens), 0);
     return data::Sample{.ids = ids, .labels = ids};
   };
-  rows.set(data::SampleStore::build(recipe.train.micro_batch_size,
-                                    static_cast<int32_t>(recipe.data.ignore_index), sample_at, 1));
+  rows.set(data::SampleStore::build(recipe.train.micro_batch_size * spec.documents_per_sample,
+                                    static_cast<int32_t>(recipe.data.ignore_index), sample_at, 1),
+           nullptr, tokens);
   std::vector<int64_t> all(static_cast<size_t>(recipe.train.micro_batch_size));
   std::iota(all.begin(), all.end(), 0);
   return plan::predict(*model, recipe, *rows.make(all), tokens,
@@ -173,7 +226,7 @@ struct Trainer::Parts {
         host(prepare_without_budget(recipe)),
         others(memory::ledger_of(host.device.type()).allocated()),
         base(recipe),
-        rows(batch_options(recipe, base.model())) {
+        rows(batch_options(recipe, base.model()), spec_of(options)) {
     const BudgetHeld held = hold_budget();
     check_use(base.model(), recipe);
     longest = std::min(options.longest, base.model().dimensions().max_positions);
@@ -195,13 +248,18 @@ struct Trainer::Parts {
             bytes == 0 ? 0 : bytes + others - host.library_bytes};
   }
 
-  void set_rows(const at::Tensor& input_ids, const at::Tensor& labels) {
+  void set_rows(const at::Tensor& input_ids, const at::Tensor& labels, const Columns& columns) {
+    data::SampleStore store = checked(input_ids, labels);
+    rows.set(std::move(store), &columns, input_ids.size(1));
+  }
+
+  data::SampleStore checked(const at::Tensor& input_ids, const at::Tensor& labels) const {
     if (c10::InferenceMode::is_enabled())
       throw UserError("c10::InferenceMode forbids gradients; end it around snug's calls");
-    rows.set(store_of(input_ids, labels,
-                      {.longest = longest,
-                       .vocabulary = base.model().dimensions().vocabulary,
-                       .ignore_index = static_cast<int32_t>(recipe.data.ignore_index)}));
+    return store_of(input_ids, labels,
+                    {.longest = longest,
+                     .vocabulary = base.model().dimensions().vocabulary,
+                     .ignore_index = static_cast<int32_t>(recipe.data.ignore_index)});
   }
 
   recipe::Recipe recipe;
@@ -220,10 +278,10 @@ Trainer::~Trainer() = default;
 Trainer::Trainer(Trainer&&) noexcept = default;
 Trainer& Trainer::operator=(Trainer&&) noexcept = default;
 
-Step Trainer::step(const at::Tensor& input_ids, const at::Tensor& labels,
-                   std::optional<double> lr) {
+Step Trainer::step(const at::Tensor& input_ids, const at::Tensor& labels, std::optional<double> lr,
+                   const Columns& columns) {
   Parts& p = *parts_;
-  p.set_rows(input_ids, labels);
+  p.set_rows(input_ids, labels, columns);
   engine::SampleIndices micro_batches;
   for (int64_t begin = 0; begin < p.rows.count(); begin += p.recipe.train.micro_batch_size) {
     const int64_t end = std::min(begin + p.recipe.train.micro_batch_size, p.rows.count());
@@ -245,12 +303,25 @@ Step Trainer::step(const at::Tensor& input_ids, const at::Tensor& labels,
           .peak_bytes = ledger.at_peak().allocated - p.others};
 }
 
-double Trainer::evaluate(const at::Tensor& input_ids, const at::Tensor& labels) {
+double Trainer::evaluate(const at::Tensor& input_ids, const at::Tensor& labels,
+                         const Columns& columns) {
   Parts& p = *parts_;
-  p.set_rows(input_ids, labels);
+  p.set_rows(input_ids, labels, columns);
   p.others = p.run->engine().ledger().allocated() - p.own_bytes;
   const BudgetHeld held = p.hold_budget();
   return p.run->evaluate(p.rows, p.rows.count()).loss;
+}
+
+at::Tensor Trainer::log_probs(const at::Tensor& input_ids, const at::Tensor& labels) {
+  Parts& p = *parts_;
+  Rows documents(batch_options(p.recipe, p.base.model()), {});
+  documents.set(p.checked(input_ids, labels), nullptr, 0);
+  p.others = p.run->engine().ledger().allocated() - p.own_bytes;
+  const BudgetHeld held = p.hold_budget();
+  const std::vector<double> sums = p.run->log_probs(documents, documents.count());
+  at::Tensor result = at::empty({std::ssize(sums)}, at::kFloat);
+  std::ranges::copy(sums, result.mutable_data_ptr<float>());
+  return result;
 }
 
 const memory::Ledger& Trainer::ledger() const { return parts_->run->engine().ledger(); }

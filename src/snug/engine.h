@@ -8,8 +8,8 @@
 //
 // What is included here may be used too: nn::Objective (what training minimises) and exec::Policy
 // (hooks around every unit's forward and backward) are meant to be derived from; add_technique()
-// gives a policy an option. Errors are
-// exceptions of base/error.h: UserError for a wrong recipe or file, OutOfMemory for the budget.
+// gives a policy an option, add_family() a config.json a model. Errors are exceptions of
+// base/error.h: UserError for a wrong recipe or file, OutOfMemory for the budget.
 //
 // What holds for the whole process: num_threads of the newest trainer or prediction; numbers below
 // 1e-38 become zero; libtorch's allocators are snug's, which count. A memory_budget is of what snug
@@ -22,6 +22,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -36,6 +37,7 @@
 #include "engine/engine.h"
 #include "engine/exec/policy.h"
 #include "engine/techniques/behaviour.h"
+#include "models/decoder/families.h"
 #include "plan/predict.h"
 #include "recipe/recipe.h"
 
@@ -53,13 +55,13 @@ struct Step {
   int64_t tokens = 0;
   int64_t loss_tokens = 0;
   // Whether the weights changed: not where the gradients are no finite numbers, nor, with 16-mixed,
-  // while the loss scale falls, nor where no label counts (the loss is NaN then).
+  // while the loss scale falls, nor where the objective counts no term (the loss is NaN then).
   bool updated = true;
   int64_t peak_bytes = 0;  // of the device in this step, without the caller's own tensors
 };
 
 struct TrainerOptions {
-  int64_t longest = 512;  // tokens of a sample, at most; where the model takes fewer, those
+  int64_t longest = 512;  // tokens of a row, at most; where the model takes fewer, those
   // What training minimises; null: cross-entropy as the recipe has it. Another one replaces all of
   // that: label smoothing, z-loss and the balancing of experts too.
   std::shared_ptr<const nn::Objective> objective = nullptr;
@@ -71,17 +73,25 @@ struct TrainerOptions {
   optim::MakeOptimizer optimizer = {};
 };
 
-// What a step over train.global_batch_size samples would take, train.micro_batch_size at a time, of
-// `tokens` tokens each, before a byte is allocated. Equal to such a step's peak_bytes of a trainer
-// with these options and longest = `tokens` (tables of positions are as long; `options.longest` is
-// not read). One at a time: it counts what the process allocates. Throws UserError for more tokens
-// than the model takes, for several devices and for fit.
+// What a step over train.global_batch_size samples would take, train.micro_batch_size at a time,
+// whose documents have `tokens` tokens each, before a byte is allocated. Equal to such a step's
+// peak_bytes of a trainer with these options and longest = `tokens` (tables of positions are as
+// long; `options.longest` is not read). One at a time: it counts what the process allocates. Throws
+// UserError for more tokens than the model takes, for several devices and for fit.
 plan::Prediction predict(const recipe::Recipe& recipe, int64_t tokens,
                          const TrainerOptions& options = {});
 
 // A technique with an option of its own, in two parts: what recipes know of it, and what it does
 // in a run. engine::add_technique says more.
 using engine::add_technique;
+
+// A family of decoders as a row of what it has (models/decoder/families.h), before a model of it is
+// opened.
+using models::decoder::add_family;
+
+// Numbers that an objective asks for (nn::BatchSpec), by their names: (documents), or (documents,
+// width); of each target, given like labels, (documents, T), or (documents, T, width).
+using Columns = std::map<std::string, at::Tensor>;
 
 class Trainer {
  public:
@@ -94,11 +104,17 @@ class Trainer {
 
   // One step over a global batch: input_ids (S, T) integers; labels of the same shape, -100 where
   // a token is not to be learned, not shifted: a label is its token's own id. Runs micro-batches of
-  // train.micro_batch_size samples. `lr`: of this step; none: the recipe's.
+  // train.micro_batch_size samples. `lr`: of this step; none: the recipe's. With an objective over
+  // several documents a sample, of k, the rows k·i to k·i + k - 1 are sample i's.
   Step step(const at::Tensor& input_ids, const at::Tensor& labels,
-            std::optional<double> lr = std::nullopt);
+            std::optional<double> lr = std::nullopt, const Columns& columns = {});
   // The mean of what validation measures, without training.
-  double evaluate(const at::Tensor& input_ids, const at::Tensor& labels);
+  double evaluate(const at::Tensor& input_ids, const at::Tensor& labels,
+                  const Columns& columns = {});
+
+  // (rows) float32: the sum of the log-probabilities of each row's labels with the weights as they
+  // are. Before training these are a preference's reference.
+  at::Tensor log_probs(const at::Tensor& input_ids, const at::Tensor& labels);
 
   // Where every byte of the device is: now, at the peak, by category and by unit.
   const memory::Ledger& ledger() const;

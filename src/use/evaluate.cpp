@@ -103,8 +103,7 @@ void evaluate(const recipe::EvaluateOptions& options) {
       engine::validate(*lm.executor, *batches, samples.count(),
                        {.micro_batch_size = options.micro_batch_size,
                         .max_batches = options.max_iters.value_or(0),
-                        .compute = lm.precision.compute,
-                        .ignore_index = options.data.ignore_index});
+                        .compute = lm.precision.compute});
   if (loss.tokens == 0)
     throw UserError("no sample of the {} split has a token with loss: {}", options.split,
                     dataset.train_pictures.rows ? "none of the pictures could be read"

@@ -21,6 +21,7 @@
 #include "plan/suggest.h"
 #include "ranks_main.h"
 #include "recipe/mesh.h"
+#include "support/pairs.h"
 #include "support/random_recipe.h"
 #include "support/temp_folder.h"
 #include "support/tiny_training.h"
@@ -185,6 +186,57 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"auto", "pp=2,cp=2", "qwen2",
                            [](recipe::Recipe& r) { r.pipeline_interleave = 2; },
                            "stretches in turn"}));
+
+// Documents whose tokens ranks share, or whose vocabulary, blocks or samples, as objectives see
+// them.
+TEST(ContextParallelObjectives, TrainAsOneDoes) {
+  data::SampleStore with_columns = random_samples(16, 40, 5);
+  tests::add_pair_columns(with_columns, 3);
+  const std::vector<std::shared_ptr<const nn::Objective>> objectives = {
+      std::make_shared<tests::Pairs>(), std::make_shared<tests::MeanOfDocuments>(),
+      std::make_shared<tests::WeighedDocuments>()};
+  data::SampleStore plain = random_samples(16, 40, 5);
+  const bool is_pair = test::world().size() == 2;
+  const std::vector<const char*> meshes =
+      is_pair ? std::vector<const char*>{"cp=2", "tp=2", "pp=2", "dp=2", "fsdp=2"}
+              : std::vector<const char*>{"cp=4", "cp=2,tp=2", "pp=2,cp=2", "dp=2,cp=2"};
+  for (const char* shape : {"llama", "gpt2"})
+    for (const char* mesh : meshes)
+      for (size_t o = 0; o < objectives.size(); ++o) {
+        const auto& objective = objectives[o];
+        const bool has_columns = !objective->batch().columns.empty();
+        const data::SampleStore& samples = has_columns ? with_columns : plain;
+        const int64_t size = 1 + static_cast<int64_t>(o) % 2;
+        SCOPED_TRACE(fmt::format("{} {}, objective {}", shape, mesh, o));
+        recipe::Recipe recipe = tiny_recipe();
+        recipe.train.micro_batch_size = size;
+        TinyRun one(recipe, samples, shape, tests::test_device(), dist::single_mesh(), objective);
+        recipe.mesh = mesh;
+        const auto ranks = mesh_of(recipe);
+        TinyRun many(recipe, samples, shape, tests::test_device(), ranks, objective);
+        const std::vector<double> expected = train(one, 5), losses = train(many, 5);
+        for (size_t i = 0; i < expected.size(); ++i)
+          EXPECT_NEAR(losses[i], expected[i], 1e-5 * std::max(1.0, expected[i])) << "step " << i;
+        expect_same_weights(one, many, 1e-3);
+        const double alone = one.run.evaluate(*one.batches, 7).loss;
+        EXPECT_NEAR(many.run.evaluate(*many.batches, 7).loss, alone, 1e-4 * std::max(1.0, alone));
+        const std::vector<double> answers = one.run.log_probs(*one.batches, 7);
+        const std::vector<double> of_all = many.run.log_probs(*many.batches, 7);
+        ASSERT_EQ(of_all.size(), answers.size());
+        for (size_t i = 0; i < answers.size(); ++i)
+          EXPECT_NEAR(of_all[i], answers[i], 1e-3 * std::max(1.0, -answers[i])) << i;
+        // A process without a pair of its own adds nothing.
+        const auto last = [&](TinyRun& run) {
+          const dist::Group& data = run.engine.mesh->data();
+          const std::vector<int64_t> own =
+              data.rank() == 0 ? std::vector<int64_t>{0} : std::vector<int64_t>{};
+          return run.step({own}, kLearningRate);
+        };
+        const engine::StepResult few = last(one), shared = last(many);
+        EXPECT_NEAR(shared.loss, few.loss, 1e-4 * std::max(1.0, few.loss));
+        EXPECT_NEAR(shared.grad_norm, few.grad_norm, 1e-3 * few.grad_norm);
+      }
+}
 
 // Half of each number is lost to its 16 bits: losses are near, for as long as weights are.
 TEST(ContextParallelMixed, TrainsNearlyAsOneDoes) {

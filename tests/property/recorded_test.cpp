@@ -14,6 +14,7 @@
 #include "plan/candidate.h"
 #include "plan/predict.h"
 #include "support/fixed_order.h"
+#include "support/pairs.h"
 #include "support/tiny_training.h"
 
 namespace snug {
@@ -33,10 +34,10 @@ class Recorded : public ::testing::Test {
 };
 
 // Samples of one length, each with tokens of its own.
-data::SampleStore alike_samples(const data::Reading& reading = {}) {
+data::SampleStore alike_samples(const data::Reading& reading = {}, int count = 16) {
   const data::SampleStore drawn = tests::random_samples(8, 24, 5, reading);
   data::SampleStore store;
-  for (int shift = 0; shift < 16; ++shift) {
+  for (int shift = 0; shift < count; ++shift) {
     data::Sample sample = drawn.sample(drawn.longest_samples(1).front());
     for (size_t t = 0; t < sample.ids.size(); ++t)
       if (sample.labels[t] >= 0)
@@ -66,11 +67,14 @@ void add_weights(const TinyRun& run, std::vector<at::Tensor>& weights) {
       if (parameter->trained) weights.push_back(parameter->value.cpu().clone());
 }
 
-Trained train(recipe::Recipe recipe, bool graphs, const std::string& shape, int steps = 6) {
+Trained train(recipe::Recipe recipe, bool graphs, const std::string& shape, int steps = 6,
+              const std::shared_ptr<const nn::Objective>& objective = nullptr) {
   const tests::FixedOrder fixed_order;
   recipe.cuda_graphs = graphs;
-  const data::SampleStore samples = alike_samples(tiny_model(shape)->reads());
-  TinyRun run(recipe, samples, shape);
+  data::SampleStore samples =
+      alike_samples(tiny_model(shape)->reads(), objective == nullptr ? 16 : 32);
+  if (objective != nullptr) tests::add_pair_columns(samples, 3);
+  TinyRun run(recipe, samples, shape, tests::test_device(), dist::single_mesh(), objective);
   Trained result;
   for (int step = 0; step < steps; ++step) {
     const engine::StepResult of_step =
@@ -151,6 +155,16 @@ TEST_F(Recorded, TrainsAsWithout) {
 }
 
 // The third step records; the largest micro-batch's passes come in all of them.
+// What an objective reads beside the tokens differs between micro-batches that are alike.
+TEST_F(Recorded, TrainsPairsAsWithout) {
+  const auto pairs = std::make_shared<tests::Pairs>();
+  recipe::Recipe recipe = tiny_recipe();
+  recipe.train.micro_batch_size = 4;
+  const Trained with = train(recipe, true, "llama", 6, pairs);
+  expect_same(with, train(recipe, false, "llama", 6, pairs));
+  EXPECT_EQ(with.counts.launched > 0, tests::test_device().is_cuda());
+}
+
 TEST_F(Recorded, PlanIsTheMeasurementToTheByte) {
   for (const Case& c : kCases) {
     SCOPED_TRACE(c.name);

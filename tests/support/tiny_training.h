@@ -67,10 +67,13 @@ inline recipe::Recipe tiny_recipe() {
 inline std::string on_disk() { return "disk:" + std::filesystem::temp_directory_path().string(); }
 
 inline data::MicroBatchOptions batch_options(const recipe::Recipe& recipe,
-                                             const models::Model& model) {
-  return {.packing = recipe.data.packing,
-          .ignore_index = static_cast<int32_t>(recipe.data.ignore_index),
-          .reading = model.reads()};
+                                             const models::Model& model,
+                                             const nn::Objective* objective = nullptr) {
+  return {
+      .packing = recipe.data.packing,
+      .documents_per_sample = objective == nullptr ? 1 : objective->batch().documents_per_sample,
+      .ignore_index = static_cast<int32_t>(recipe.data.ignore_index),
+      .reading = model.reads()};
 }
 
 // The pictures of these samples where the model looks at some: noise that a sample's number gives.
@@ -121,11 +124,16 @@ class UncountedOnTheHost {
 struct TinyRun {
   explicit TinyRun(recipe::Recipe r, const data::SampleStore& s, const std::string& shape = "llama",
                    at::Device device = test_device(),
-                   std::shared_ptr<dist::Mesh> mesh = dist::single_mesh())
+                   std::shared_ptr<dist::Mesh> mesh = dist::single_mesh(),
+                   const std::shared_ptr<const nn::Objective>& objective = nullptr)
       : recipe(std::move(r)),
         model(tiny_model(shape)),
-        batches(std::make_unique<TinyBatches>(s, batch_options(recipe, *model))),
-        run(*model, recipe, *batches, {.device = device, .longest = 128, .mesh = std::move(mesh)}) {
+        batches(std::make_unique<TinyBatches>(s, batch_options(recipe, *model, objective.get()))),
+        run(*model, recipe, *batches,
+            {.device = device,
+             .longest = 128,
+             .mesh = std::move(mesh),
+             .extensions = {.objective = objective}}) {
     ++num_made;
     engine.fill_weights([](nn::Unit& unit) {
       for (nn::Parameter* parameter : unit.parameters()) parameter->initialize(7, 0.2);

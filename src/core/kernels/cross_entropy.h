@@ -1,6 +1,7 @@
 // Cross-entropy of rows of logits, and its gradient written over them.
-//   lse = log(sum(exp(logits))),  loss = lse - (1 - s) * logit[target] - s * mean(logits) + z *
-//   lse^2 gradient = scale * ((1 + 2 * z * lse) * softmax - (1 - s) * onehot - s / V)
+//   lse = log(sum(exp(logits)))
+//   loss = lse - (1 - s) * logit[target] - s * mean(logits) + z * lse^2
+//   gradient = scale * row_scale * ((1 + 2 * z * lse) * softmax - (1 - s) * onehot - s / V)
 // A row is read once from memory: stretches that fit the first-level cache get their maximum and
 // exp(x - maximum) together, and a second sweep turns these into the gradient. One exp per element.
 // SPDX-License-Identifier: Apache-2.0
@@ -27,6 +28,7 @@ struct CrossEntropy {
   Scalar gradient_type = Scalar::F32;  // of `gradient`
   int64_t gradient_stride = 0;         // 0: V
   float* row_loss = nullptr;           // (R), optional: 0 for ignored rows
+  const float* row_scale = nullptr;    // (R), optional: each row's own factor of its gradient
   int num_threads = 0;
   // For a vocabulary split among processes (see below); targets are ids of the whole vocabulary.
   int64_t first = 0;             // the id of the first column

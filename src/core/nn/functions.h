@@ -16,7 +16,7 @@
 
 #include "core/nn/linear.h"
 #include "core/nn/unit.h"
-#include "core/ops/cross_entropy.h"
+#include "core/ops/loss/cross_entropy.h"
 #include "core/ops/norm.h"
 
 namespace snug::nn {

@@ -40,6 +40,40 @@ State Head::forward(const State& input, const Batch& batch, const Pass& pass) {
   return state;
 }
 
+namespace {
+
+std::optional<ops::VocabularyPart> part_of(const Linear& layer) {
+  const auto& slice = layer.weight().slice;
+  if (!slice) return std::nullopt;
+  return ops::VocabularyPart{
+      .share = *layer.weight().share, .first = slice->begin, .whole = slice->whole[0]};
+}
+
+// The head's dropout numbers rows by their position in the batch.
+ops::CountedRows rows_for(const ops::Projection& projection, const Batch& batch) {
+  const bool drops = projection.adapter && projection.adapter->dropout > 0;
+  return drops ? ops::CountedRows{} : batch.counted;
+}
+
+}  // namespace
+
+at::Tensor Head::cross_entropy(const at::Tensor& hidden, const Batch& batch, const Pass& pass,
+                               ops::CrossEntropyOptions options) const {
+  options.ignore_index = batch.ignore_index;
+  options.scale = pass.gradient_scale;
+  options.form = form_;
+  const ops::Projection projection = vocabulary_.projection(pass);
+  return ops::linear_cross_entropy(hidden, projection, batch.targets, options, part_of(vocabulary_),
+                                   rows_for(projection, batch));
+}
+
+at::Tensor Head::log_probs(const at::Tensor& hidden, const Batch& batch, const Pass& pass) const {
+  const ops::Projection projection = vocabulary_.projection(pass);
+  return ops::linear_log_probs(hidden, projection, batch.targets,
+                               {.ignore_index = batch.ignore_index, .form = form_},
+                               part_of(vocabulary_), rows_for(projection, batch));
+}
+
 at::Tensor Head::logits(const at::Tensor& hidden, const Pass& pass) const {
   if (vocabulary_.weight().slice)
     throw UserError(

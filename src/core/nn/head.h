@@ -11,7 +11,7 @@
 
 #include "core/nn/linear.h"
 #include "core/nn/unit.h"
-#include "core/ops/cross_entropy.h"
+#include "core/ops/loss/cross_entropy.h"
 
 namespace snug::nn {
 
@@ -34,6 +34,10 @@ class Head : public Unit {
   // Logits of hidden (N, D), (N, V) in pass.compute and with a gradient, for objectives that need
   // all of them at once. Throws UserError where ranks share the vocabulary.
   at::Tensor logits(const at::Tensor& hidden, const Pass& pass) const;
+  // log softmax(logits)[target] of each row of the batch, (N) float32 with a gradient, on every
+  // rank that shares the layer, also where `hidden` has this rank's rows only; 0 where there is no
+  // target. The logits of all rows never exist at once.
+  at::Tensor log_probs(const at::Tensor& hidden, const Batch& batch, const Pass& pass) const;
 
  protected:
   // What comes before the product. x (c, D) -> (c, D)
@@ -47,6 +51,12 @@ class Head : public Unit {
   Linear vocabulary_;
 
  private:
+  friend class CrossEntropy;
+  // The sum over all targets, float32 (1), with gradients of pass.gradient_scale times it, made at
+  // once: it must be neither scaled nor added to anything.
+  at::Tensor cross_entropy(const at::Tensor& hidden, const Batch& batch, const Pass& pass,
+                           ops::CrossEntropyOptions options) const;
+
   ops::LogitForm form_;
 };
 

@@ -7,6 +7,8 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "core/nn/unit.h"
 
@@ -20,9 +22,33 @@ struct BatchCounts {
   int64_t loss_tokens = 0;  // targets other than ignore_index
 };
 
+// Numbers beside the tokens that an objective reads, float32: of each document (S), such as a
+// label, or of each target (N), such as a weight; `width` of them: (S, width), (N, width).
+struct Column {
+  enum class Per { Document, Target };
+  std::string name;
+  Per per = Per::Document;
+  int64_t width = 1;
+  double fill = 0;  // of rows without a target
+};
+
+// What an objective wants its batches to have. A sample is then several documents, one after the
+// other: two of a pair, which no micro-batch and no rank parts.
+struct BatchSpec {
+  int64_t documents_per_sample = 1;
+  std::vector<Column> columns = {};
+  // sum() is made of document_sums(), which all ranks that share documents' tokens (context
+  // parallelism) have; false: of its rows' numbers, so that each rank has a share of it.
+  bool by_document = false;
+};
+// Throws UserError for sizes below 1 and for two columns of one name.
+void check(const BatchSpec& spec);
+
 class Objective {
  public:
   virtual ~Objective() = default;
+
+  virtual BatchSpec batch() const { return {}; }
 
   // hidden (c, D): this rank's rows of the head's input, after its norm. Returns the sum of the
   // micro-batch's terms, float32 (1), without pass.gradient_scale.
@@ -44,11 +70,10 @@ class Objective {
 // -log softmax(logits)[target], summed over the tokens whose target is not ignore_index. With label
 // smoothing its share of the target's probability is given to all tokens alike; z_loss weighs
 // log(sum(exp(logits)))^2 (Chowdhery et al. 2022, PaLM, section 5). The logits of all rows never
-// exist at once (core/ops/cross_entropy.h).
+// exist at once (core/ops/loss/cross_entropy.h).
 class CrossEntropy final : public Objective {
  public:
   struct Options {
-    int64_t ignore_index = -100;
     double label_smoothing = 0;
     double z_loss = 0;
     double balance = 0;
@@ -65,6 +90,15 @@ class CrossEntropy final : public Objective {
  private:
   Options options_;
 };
+
+// values (N) float32, by this rank's rows -> (S): their sums by document, over all ranks that share
+// the documents. With a gradient.
+at::Tensor document_sums(const at::Tensor& values, const Batch& batch);
+// (S) float32: how many targets each document has; 1 for one without, so that its mean is 0.
+at::Tensor document_targets(const Batch& batch);
+// The inverse of document_sums(): numbers of documents (S) float32 on this rank's rows, (N),
+// without a gradient; 0 on rows of padding beyond all documents.
+at::Tensor document_rows(const at::Tensor& numbers, const Batch& batch);
 
 // The pass's objective, plain cross-entropy unless it names one.
 const Objective& objective_of(const Pass& pass);

@@ -18,8 +18,8 @@
 #include "core/nn/kv_cache.h"
 #include "core/nn/parameter.h"
 #include "core/ops/attention/context_attention.h"
-#include "core/ops/counted_rows.h"
 #include "core/ops/device/upload.h"
+#include "core/ops/loss/counted_rows.h"
 #include "core/ops/routing.h"
 
 namespace snug::nn {
@@ -36,8 +36,9 @@ struct Source {
 // One micro-batch on the device: S documents packed one after another, N tokens in all. In a model
 // with an encoder these are the decoder's tokens.
 struct Batch {
-  at::Tensor input_ids;      // (N) int32
-  at::Tensor targets;        // (N) int32: the next token, or ignore_index
+  at::Tensor input_ids;  // (N) int32
+  at::Tensor targets;    // (N) int32: the next token, or ignore_index
+  int64_t ignore_index = -100;
   ops::CountedRows counted;  // rows whose target is not ignore_index
   at::Tensor positions;      // (N) int32, from 0 in each document
   ops::Borders cu_seqlens;   // (S+1) int32
@@ -51,6 +52,8 @@ struct Batch {
   // (S·Q) int32: the rows of input_ids (with an encoder: of source->input_ids) that the pictures'
   // features replace.
   at::Tensor picture_rows;
+  // What the objective asks for (core/nn/objective.h: BatchSpec), in its order, float32.
+  std::vector<at::Tensor> columns;
   // Set with context parallelism: N then counts this rank's tokens, and cu_seqlens is undefined.
   // Only attention reads other ranks' tokens.
   std::optional<ops::ContextShare> context;
@@ -59,6 +62,28 @@ struct Batch {
   KvCache* cache = nullptr;             // generation: attention appends to it and reads it
   std::shared_ptr<ops::Upload> upload;  // the copy of these tensors, if any: owns its source
 };
+
+// The one list of a batch's tensors: visit(tensor) for each, defined or not, with its own type,
+// at::Tensor or ops::Borders.
+template <class BatchOrConst, class Visit>
+void for_each_tensor(BatchOrConst& batch, const Visit& visit) {
+  for (auto* tensor :
+       {&batch.input_ids, &batch.targets, &batch.counted.rows, &batch.counted.targets,
+        &batch.positions, &batch.real.on_device, &batch.pixels, &batch.picture_rows})
+    visit(*tensor);
+  for (auto& column : batch.columns) visit(column);
+  visit(batch.cu_seqlens);
+  if (batch.source) {
+    visit(batch.source->input_ids);
+    visit(batch.source->positions);
+    visit(batch.source->cu_seqlens);
+  }
+  if (!batch.context) return;
+  for (auto& chunk : batch.context->chunks) {
+    visit(chunk.cu_seqlens);
+    visit(chunk.kv_cu_seqlens);
+  }
+}
 
 class Objective;
 

@@ -170,6 +170,9 @@ void PictureBatchSource::expect(const std::vector<std::vector<int64_t>>& micro_b
 }
 
 void PictureBatchSource::finish(Job& job, MicroBatch& batch) {
+  SNUG_CHECK(std::ssize(batch.cu_seqlens) == std::ssize(job.indices) + 1,
+             "{} documents of {} samples with pictures", std::ssize(batch.cu_seqlens) - 1,
+             job.indices.size());
   for (size_t i = 0; i < job.indices.size(); ++i) {
     if (job.faults[i].empty()) {
       ++num_read_;

@@ -38,7 +38,7 @@ struct UnitRun {
   bool training = true;       // a backward follows
   bool record = true;         // false: forward keeps no graph, and backward runs it again
 
-  // Whether it is the model's last unit, which computes the loss and, with it, gradients. Its
+  // Whether it is the model's last unit, which computes the loss and, often with it, gradients. Its
   // backward follows at once, unless a pipeline runs all forwards first.
   bool is_last() const { return range.ends_model && index + 1 == range.end; }
   // Identifies a unit's run within the step.

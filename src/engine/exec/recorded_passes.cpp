@@ -26,13 +26,10 @@ constexpr int64_t kFewLaunches = 16, kMostInVain = 4;
 
 // The tensors that differ between micro-batches that are alike.
 std::vector<at::Tensor> contents(const nn::Batch& batch) {
-  std::vector<at::Tensor> tensors = {
-      batch.input_ids,       batch.targets,        batch.positions, batch.counted.rows,
-      batch.counted.targets, batch.real.on_device, batch.pixels,    batch.picture_rows};
-  if (batch.source) {
-    tensors.push_back(batch.source->input_ids);
-    tensors.push_back(batch.source->positions);
-  }
+  std::vector<at::Tensor> tensors;
+  nn::for_each_tensor(batch, [&]<class Tensor>(const Tensor& tensor) {
+    if constexpr (!std::is_same_v<Tensor, ops::Borders>) tensors.push_back(tensor);
+  });
   return tensors;
 }
 
@@ -67,17 +64,13 @@ std::string key_of(const MicroBatch& micro_batch, bool begins_step) {
   const auto& [batch, pass, number] = micro_batch;
   Key key;
   key.add(begins_step);
-  for (const at::Tensor& tensor : contents(batch)) key.add(tensor);
-  key.add(batch.cu_seqlens);
+  nn::for_each_tensor(batch, [&](const auto& tensor) { key.add(tensor); });
   key.add(batch.max_seqlen);
   key.add(batch.loss_tokens);
   key.add(batch.counted.count);
   key.add(batch.most_tokens);
   key.add(batch.source.has_value());
-  if (batch.source) {
-    key.add(batch.source->cu_seqlens);
-    key.add(batch.source->max_seqlen);
-  }
+  if (batch.source) key.add(batch.source->max_seqlen);
   key.add(pass.output);
   key.add(pass.compute);
   key.add(pass.dropout_key.has_value());

@@ -52,7 +52,8 @@ files::ImportanceMatrix collect_importance(exec::Executor& executor, const model
     std::vector<int64_t> mine(
         static_cast<size_t>(std::min(options.micro_batch_size, num_samples - begin)));
     std::iota(mine.begin(), mine.end(), begin);
-    executor.last_logits(to_device(*samples.make(mine), executor.device()), options.compute);
+    executor.last_logits(to_device(*samples.make(mine), executor.device(), HeadRows::All),
+                         options.compute);
     if (options.progress) options.progress(begin + std::ssize(mine));
   }
   files::ImportanceMatrix matrix;

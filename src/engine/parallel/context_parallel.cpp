@@ -19,7 +19,7 @@ struct TokenRange {
 
 // The documents of a chunk, in the form of ops::ContextChunk.
 struct Documents {
-  int64_t first_key = 0;
+  int64_t first_key = 0, first_document = 0;
   std::vector<int32_t> queries{0}, keys{0};  // borders
   int64_t max_queries = 0, max_keys = 0;
 };
@@ -33,6 +33,7 @@ Documents documents_of(const std::vector<int32_t>& borders, const TokenRange& ch
     const int64_t end = std::min<int64_t>(borders[d + 1], chunk.end);
     if (begin >= end) continue;
     const bool is_first = result.queries.size() == 1;
+    if (is_first) result.first_document = static_cast<int64_t>(d);
     if (is_first) result.first_key = borders[d];
     const int64_t num_keys = end - (is_first ? result.first_key : begin);
     result.queries.push_back(static_cast<int32_t>(end - chunk.begin));
@@ -53,23 +54,27 @@ void look_back_farthest(Documents& documents, const TokenRange& chunk, int64_t l
 }
 
 // Pads the batch to whole chunks, with one more document (empty if no padding is needed).
-data::MicroBatch filled_up(data::MicroBatch batch, int64_t num_chunks, int64_t ignore_index) {
+data::MicroBatch filled_up(data::MicroBatch batch, int64_t num_chunks) {
   const int64_t num_tokens = std::ssize(batch.input_ids);
   const int64_t length = std::max<int64_t>(1, (num_tokens + num_chunks - 1) / num_chunks);
   const auto all = static_cast<size_t>(length * num_chunks);
   batch.input_ids.resize(all, 0);
-  batch.targets.resize(all, static_cast<int32_t>(ignore_index));
+  batch.targets.resize(all, batch.ignore_index);
   batch.positions.resize(all, 0);
   if (!batch.real.empty()) batch.real.resize(all, 0);
+  for (data::ColumnOfNumbers& column : batch.columns)
+    if (column.is_per_target)
+      column.values.resize(all * static_cast<size_t>(column.width), column.fill);
   batch.cu_seqlens.push_back(static_cast<int32_t>(all));
   return batch;
 }
 
 template <class Value>
-std::vector<Value> rows_of(const std::vector<Value>& all, const std::array<TokenRange, 2>& ranges) {
+std::vector<Value> rows_of(const std::vector<Value>& all, const std::array<TokenRange, 2>& ranges,
+                           int64_t width = 1) {
   std::vector<Value> rows;
   for (const TokenRange& s : ranges)
-    rows.insert(rows.end(), all.begin() + s.begin, all.begin() + s.end);
+    rows.insert(rows.end(), all.begin() + s.begin * width, all.begin() + s.end * width);
   return rows;
 }
 
@@ -95,18 +100,18 @@ void check_context(const models::Model& model, const dist::Mesh& mesh) {
       ranks, reads.image_size > 0 ? "pictures" : "a source with an encoder");
 }
 
-nn::Batch own_tokens(const data::MicroBatch& batch, at::Device device, const dist::Mesh& mesh,
-                     int64_t ignore_index) {
+nn::Batch own_tokens(const data::MicroBatch& batch, at::Device device, const dist::Mesh& mesh) {
   const int64_t ranks = mesh.size(dist::Axis::Context);
   // Ranks that share a vocabulary exchange as many rows as are selected, so the selection must be
   // the same on all of them.
-  if (ranks == 1 && mesh.size(dist::Axis::Tensor) > 1) return to_device(batch, device);
+  if (ranks == 1 && mesh.size(dist::Axis::Tensor) > 1)
+    return to_device(batch, device, HeadRows::All);
   if (ranks == 1) {
-    nn::Batch own = to_device(batch, device, ignore_index);
+    nn::Batch own = to_device(batch, device);
     own.most_tokens = most_tokens(std::ssize(batch.input_ids), mesh.group(dist::Axis::Expert));
     return own;
   }
-  const data::MicroBatch all = filled_up(batch, 2 * ranks, ignore_index);
+  const data::MicroBatch all = filled_up(batch, 2 * ranks);
   const int64_t length = std::ssize(all.input_ids) / (2 * ranks);
   const int64_t rank = mesh.coordinate(dist::Axis::Context);
   std::array<TokenRange, 2> ranges;
@@ -119,6 +124,10 @@ nn::Batch own_tokens(const data::MicroBatch& batch, at::Device device, const dis
                        .positions = rows_of(all.positions, ranges),
                        .cu_seqlens = {0}};
   if (!all.real.empty()) own.real = rows_of(all.real, ranges);
+  own.columns = all.columns;
+  for (data::ColumnOfNumbers& column : own.columns)
+    if (column.is_per_target) column.values = rows_of(column.values, ranges, column.width);
+  own.ignore_index = batch.ignore_index;
   own.max_seqlen = batch.max_seqlen;
   own.loss_tokens = batch.loss_tokens;
   // All rows are used: the number that count varies too much between ranks and batches to be
@@ -134,12 +143,17 @@ nn::Batch own_tokens(const data::MicroBatch& batch, at::Device device, const dis
     if (device.is_meta()) look_back_farthest(documents, ranges[c], batch.max_seqlen);
     share.chunks[c] = {.first_row = ranges[c].begin,
                        .first_key = documents.first_key,
+                       .first_document = documents.first_document,
                        .cu_seqlens = borders(documents.queries, *result.upload),
                        .kv_cu_seqlens = borders(documents.keys, *result.upload),
                        .max_seqlen = documents.max_queries,
                        .max_kv_seqlen = documents.max_keys};
   }
   return result;
+}
+
+int64_t ranks_with_sum(const nn::Objective& objective, const dist::Mesh& mesh) {
+  return objective.batch().by_document ? mesh.size(dist::Axis::Context) : 1;
 }
 
 kernels::RowPlaces places_of(const nn::Batch& batch) {

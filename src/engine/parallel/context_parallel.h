@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "core/dist/mesh.h"
+#include "core/nn/objective.h"
 #include "core/nn/unit.h"
 #include "data/micro_batch.h"
 #include "models/model.h"
@@ -16,10 +17,13 @@ namespace snug::engine {
 void check_context(const models::Model& model, const dist::Mesh& mesh);
 
 // This rank's tokens of a micro-batch, on the device; all of them without a context axis. Padding
-// of the last chunk is a document of its own with targets `ignore_index`. loss_tokens counts the
+// of the last chunk is a document of its own without targets. loss_tokens counts the
 // whole micro-batch.
-nn::Batch own_tokens(const data::MicroBatch& batch, at::Device device, const dist::Mesh& mesh,
-                     int64_t ignore_index);
+nn::Batch own_tokens(const data::MicroBatch& batch, at::Device device, const dist::Mesh& mesh);
+
+// How many ranks have an objective's sum of such a batch: where they share documents each has its
+// rows' share of a sum over tokens, and the whole of one over documents.
+int64_t ranks_with_sum(const nn::Objective& objective, const dist::Mesh& mesh);
 
 // The row numbers that dropout uses for such a batch.
 kernels::RowPlaces places_of(const nn::Batch& batch);

@@ -29,24 +29,11 @@ ops::Borders on_meta(const ops::Borders& borders) {
 nn::Batch on_meta(const nn::Batch& batch, const dist::Mesh& mesh) {
   nn::Batch result = batch;
   result.cache = nullptr;
-  for (at::Tensor* tensor :
-       {&result.input_ids, &result.targets, &result.counted.rows, &result.counted.targets,
-        &result.positions, &result.pixels, &result.picture_rows, &result.real.on_device})
-    *tensor = on_meta(*tensor);
-  result.cu_seqlens = on_meta(batch.cu_seqlens);
+  nn::for_each_tensor(result, [](auto& tensor) { tensor = on_meta(tensor); });
   result.upload.reset();
-  if (result.source) {
-    result.source->input_ids = on_meta(batch.source->input_ids);
-    result.source->positions = on_meta(batch.source->positions);
-    result.source->cu_seqlens = on_meta(batch.source->cu_seqlens);
-  }
   if (!result.context) return result;
   result.context->group = &mesh.group(dist::Axis::Context);
   result.context->reversed = &mesh.context_reversed();
-  for (ops::ContextChunk& chunk : result.context->chunks) {
-    chunk.cu_seqlens = on_meta(chunk.cu_seqlens);
-    chunk.kv_cu_seqlens = on_meta(chunk.kv_cu_seqlens);
-  }
   return result;
 }
 

@@ -5,54 +5,112 @@
 #include <numeric>
 
 #include "base/text.h"
+#include "core/nn/head.h"
 #include "engine/batch.h"
 #include "engine/parallel/context_parallel.h"
 
 namespace snug::engine {
 
-ValidationResult validate(exec::Executor& executor, data::BatchSource& samples, int64_t num_samples,
-                          const ValidationOptions& options, const dist::Mesh* mesh) {
-  dist::Group* data = mesh == nullptr ? nullptr : &mesh->data();
-  const int64_t ranks = data == nullptr ? 1 : data->size();
-  const int64_t rank = data == nullptr ? 0 : data->rank();
+namespace {
+
+// The micro-batches of one process, first to last. All have as many, since they run the same units
+// at the same time: who has none left repeats one, which does not count.
+struct Share {
+  std::vector<std::vector<int64_t>> micro_batches;
+  size_t num_counted = 0;
+};
+
+Share share_of(int64_t num_samples, const ValidationOptions& options, const dist::Mesh* mesh) {
+  const int64_t ranks = mesh == nullptr ? 1 : mesh->data().size();
+  const int64_t rank = mesh == nullptr ? 0 : mesh->data().rank();
   int64_t batches = (num_samples + options.micro_batch_size - 1) / options.micro_batch_size;
   if (options.max_batches > 0) batches = std::min(batches, options.max_batches);
-  const nn::CrossEntropy plain(nn::CrossEntropy::Options{.ignore_index = options.ignore_index});
+  Share share;
+  for (int64_t first = 0; first < batches; first += ranks) {
+    const bool counts = first + rank < batches;
+    const int64_t begin = (counts ? first + rank : first) * options.micro_batch_size;
+    auto& own = share.micro_batches.emplace_back(
+        static_cast<size_t>(std::min(options.micro_batch_size, num_samples - begin)));
+    std::iota(own.begin(), own.end(), begin);
+    if (counts) ++share.num_counted;
+  }
+  return share;
+}
+
+double run(exec::Executor& executor, const data::MicroBatch& batch, const nn::Objective& objective,
+           const ValidationOptions& options, const dist::Mesh* mesh) {
+  return executor.objective(mesh == nullptr ? engine::to_device(batch, executor.device())
+                                            : engine::own_tokens(batch, executor.device(), *mesh),
+                            {.compute = options.compute, .objective = &objective});
+}
+
+// Notes what it adds up.
+class DocumentLogProbs final : public nn::Objective {
+ public:
+  nn::BatchSpec batch() const override { return {.by_document = true}; }
+  at::Tensor sum(const at::Tensor& hidden, const nn::Head& head, const nn::Batch& batch,
+                 const nn::Pass& pass) const override {
+    last = nn::document_sums(head.log_probs(hidden, batch, pass), batch);
+    return last.sum().reshape({1});
+  }
+
+  mutable at::Tensor last;  // (S); undefined where another stage ends the model
+};
+
+}  // namespace
+
+ValidationResult validate(exec::Executor& executor, data::BatchSource& samples, int64_t num_samples,
+                          const ValidationOptions& options, const dist::Mesh* mesh) {
+  const nn::CrossEntropy plain;
   const nn::Objective& objective = options.objective != nullptr ? *options.objective : plain;
+  const auto copies = static_cast<double>(mesh == nullptr ? 1 : ranks_with_sum(objective, *mesh));
   double sum = 0, terms = 0;
   ValidationResult result;
-  // All run as many, since they run the same units at the same time: who has none left repeats one.
-  std::vector<std::vector<int64_t>> mine;
-  for (int64_t first = 0; first < batches; first += ranks) {
-    const int64_t begin =
-        (first + rank < batches ? first + rank : first) * options.micro_batch_size;
-    mine.emplace_back(static_cast<size_t>(std::min(options.micro_batch_size, num_samples - begin)));
-    std::iota(mine.back().begin(), mine.back().end(), begin);
+  const Share share = share_of(num_samples, options, mesh);
+  samples.expect(share.micro_batches);
+  for (size_t i = 0; i < share.micro_batches.size(); ++i) {
+    const auto batch = samples.make(share.micro_batches[i]);
+    const double loss = run(executor, *batch, objective, options, mesh);
+    if (i >= share.num_counted) continue;
+    sum += loss / copies;
+    terms += static_cast<double>(objective.terms(counts_of(*batch)));
+    result.tokens += batch->loss_tokens;
   }
-  samples.expect(mine);
-  for (size_t i = 0; i < mine.size(); ++i) {
-    const bool counts = static_cast<int64_t>(i) * ranks + rank < batches;
-    const auto made = samples.make(mine[i]);
-    const data::MicroBatch& batch = *made;
-    const double loss = executor.objective(
-        mesh == nullptr ? engine::to_device(batch, executor.device(), options.ignore_index)
-                        : engine::own_tokens(batch, executor.device(), *mesh, options.ignore_index),
-        {.compute = options.compute, .objective = &objective});
-    if (!counts) continue;
-    sum += loss;
-    terms += static_cast<double>(objective.terms(counts_of(batch)));
-    result.tokens += batch.loss_tokens;
-  }
-  if (data != nullptr) {
+  if (mesh != nullptr) {
     // The stage that ends the model has the sum and tells all.
     sum = mesh->group(dist::Axis::Pipeline).sum({sum}).front();
     sum = mesh->gradients().sum({sum}).front();
-    const std::vector<double> counts = data->sum({static_cast<double>(result.tokens), terms});
+    const std::vector<double> counts =
+        mesh->data().sum({static_cast<double>(result.tokens), terms});
     result.tokens = static_cast<int64_t>(counts[0]);
     terms = counts[1];
   }
   result.loss = terms > 0 ? without_sign(sum / terms) : 0;
   return result;
+}
+
+std::vector<double> log_probs_of_documents(exec::Executor& executor, data::BatchSource& samples,
+                                           int64_t num_samples, const ValidationOptions& options,
+                                           const dist::Mesh* mesh) {
+  ValidationOptions all = options;
+  all.max_batches = 0;
+  const Share share = share_of(num_samples, all, mesh);
+  const DocumentLogProbs objective;
+  std::vector<double> sums;
+  samples.expect(share.micro_batches);
+  for (size_t i = 0; i < share.micro_batches.size(); ++i) {
+    const std::vector<int64_t>& own = share.micro_batches[i];
+    const auto batch = samples.make(own);
+    const int64_t per_sample = (std::ssize(batch->cu_seqlens) - 1) / std::ssize(own);
+    sums.resize(static_cast<size_t>(num_samples * per_sample));
+    run(executor, *batch, objective, all, mesh);
+    if (i >= share.num_counted || !objective.last.defined()) continue;
+    const at::Tensor found = objective.last.cpu();
+    std::copy_n(found.const_data_ptr<float>(), found.numel(),
+                sums.begin() + own.front() * per_sample);
+  }
+  if (mesh == nullptr) return sums;
+  return mesh->data().sum(mesh->group(dist::Axis::Pipeline).sum(sums));
 }
 
 }  // namespace snug::engine

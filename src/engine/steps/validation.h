@@ -1,6 +1,8 @@
-// Loss over held-out samples.
+// Passes without gradients: the loss over held-out samples, and documents' log-probabilities.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+
+#include <vector>
 
 #include "core/dist/mesh.h"
 #include "core/nn/objective.h"
@@ -13,7 +15,6 @@ struct ValidationOptions {
   int64_t micro_batch_size = 1;
   int64_t max_batches = 0;  // 0: all
   at::ScalarType compute = at::kFloat;
-  int64_t ignore_index = -100;
   const nn::Objective* objective = nullptr;  // null: cross-entropy
 };
 
@@ -26,5 +27,12 @@ struct ValidationResult {
 // calls this; null: one alone.
 ValidationResult validate(exec::Executor& executor, data::BatchSource& samples, int64_t num_samples,
                           const ValidationOptions& options, const dist::Mesh* mesh = nullptr);
+
+// The sum of the log-probabilities of each document's targets, with the weights as they are: before
+// training what a preference compares with, its reference. In the order of the samples' documents.
+// `objective` and max_batches have no effect. Every process gets all.
+std::vector<double> log_probs_of_documents(exec::Executor& executor, data::BatchSource& samples,
+                                           int64_t num_samples, const ValidationOptions& options,
+                                           const dist::Mesh* mesh = nullptr);
 
 }  // namespace snug::engine

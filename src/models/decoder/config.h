@@ -14,7 +14,7 @@
 #include "core/kernels/cpu/rope_tables.h"
 #include "core/kernels/rms_norm.h"
 #include "core/ops/activation.h"
-#include "core/ops/cross_entropy.h"
+#include "core/ops/loss/cross_entropy.h"
 #include "files/weights/gguf/gguf.h"
 #include "models/decoder/families.h"
 

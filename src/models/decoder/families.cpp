@@ -7,6 +7,8 @@
 #include <set>
 #include <tuple>
 
+#include "base/error.h"
+
 namespace snug::models::decoder {
 namespace {
 
@@ -88,10 +90,9 @@ size_t common_prefix(std::string_view a, std::string_view b) {
   return static_cast<size_t>(std::ranges::mismatch(a, b).in1 - a.begin());
 }
 
-}  // namespace
-
-const std::vector<Family>& families() {
-  static const std::vector<Family> all = {
+// A deque: models point to their rows.
+std::deque<Family>& rows() {
+  static std::deque<Family> all = {
       {.model_type = "llama",
        .class_name = "LlamaForCausalLM",
        .gguf = "llama",
@@ -323,6 +324,16 @@ const std::vector<Family>& families() {
                        "output_router_logits": false, "router_aux_loss_coef": 0.001})"},
   };
   return all;
+}
+
+}  // namespace
+
+const std::deque<Family>& families() { return rows(); }
+
+void add_family(const Family& family) {
+  if (find_family(family.model_type) != nullptr)
+    throw UserError("model_type \"{}\" is a family of decoders already", family.model_type);
+  rows().push_back(family);
 }
 
 const Family* find_family(std::string_view model_type) {

@@ -4,6 +4,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <deque>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -45,7 +46,7 @@ struct WeightNames {
 struct Family {
   std::string_view model_type;  // in config.json
   std::string_view class_name;  // in transformers
-  std::string_view gguf;        // general.architecture of GGUF files
+  std::string_view gguf = {};   // general.architecture of GGUF files; empty: there are none
   GgufRows gguf_rows = GgufRows::Same;
   bool gguf_window = false;  // whether GGUF files have the sliding window
   bool in_litgpt = false;    // whether snug reads and writes LitGPT's files of it
@@ -67,7 +68,7 @@ struct Family {
   int64_t window_pattern = 0;
   WindowRope window_rope = WindowRope::Same;
   bool scaled_queries = false;  // by llama_4_scaling_beta
-  WeightNames names;
+  WeightNames names = {};
   bool scaled_embedding = false;  // the embedding is multiplied by sqrt(hidden_size)
   // JSON: the family's keys besides the common ones, with what transformers assumes for an absent
   // one.
@@ -76,7 +77,10 @@ struct Family {
 
 // All of them; the first with a GGUF architecture is the one that such a file is read as, or the
 // one with windows in such files, if the file has some. A file with experts is one of a mixture.
-const std::vector<Family>& families();
+const std::deque<Family>& families();
+// One more row, for programs that use snug as a library; before a model of it is opened. Its texts
+// must outlive the program. Throws UserError for a model_type that is there.
+void add_family(const Family& family);
 // Null if there is none.
 const Family* find_family(std::string_view model_type);
 

@@ -58,6 +58,32 @@ TEST(MicroBatch, PadsEachDocumentToTheLongest) {
   EXPECT_EQ(batch.padded_tokens, 6);
 }
 
+// A pair's documents stand side by side with their numbers; a target's numbers stand where the
+// target does, and those of a token that is no target nowhere.
+TEST(MicroBatch, DocumentsOfASampleAndTheirNumbers) {
+  SampleStore store;
+  for (const auto& ids : {std::vector<int32_t>{1, 2, 3}, {4, 5}, {6, 7}, {8, 9, 10, 11}})
+    store.append(sample_of(ids, ids.size() / 2));
+  store.set_columns(
+      {{.values = {0.1F, 0.2F, 0.3F, 0.4F}},
+       {.is_per_target = true, .width = 2, .fill = -1, .values = {0, 0,  2,  20,  3,  30, 0, 0,
+                                                                  5, 50, 0,  0,   7,  70, 0, 0,
+                                                                  9, 90, 10, 100, 11, 110}}});
+  using Floats = std::vector<float>;
+  const std::vector<int64_t> second = {1}, both = {1, 0};
+  const MicroBatch one = make_micro_batch(store, second, {.documents_per_sample = 2});
+  EXPECT_EQ(one.cu_seqlens, (std::vector<int32_t>{0, 2, 6}));
+  EXPECT_EQ(one.columns[0].values, (Floats{0.3F, 0.4F}));
+  EXPECT_EQ(one.columns[1].values, (Floats{7, 70, -1, -1, -1, -1, 10, 100, 11, 110, -1, -1}));
+  const MicroBatch padded =
+      make_micro_batch(store, both, {.packing = false, .documents_per_sample = 2});
+  EXPECT_EQ(padded.cu_seqlens, (std::vector<int32_t>{0, 4, 8, 12, 16}));
+  EXPECT_EQ(padded.columns[0].values, (Floats{0.3F, 0.4F, 0.1F, 0.2F}));
+  EXPECT_EQ(padded.columns[1].values,
+            (Floats{7, 70, -1, -1, -1, -1, -1, -1, -1, -1, 10, 100, 11, 110, -1, -1,
+                    2, 20, 3,  30, -1, -1, -1, -1, 5,  50, -1, -1,  -1, -1,  -1, -1}));
+}
+
 // Labels that are the padded ids: each place learns the id at the next one.
 TEST(MicroBatch, PaddingInTheLossMakesTargetsOfThePaddedIds) {
   const MicroBatchOptions options = {.pad_id = 99, .padding_in_loss = true};

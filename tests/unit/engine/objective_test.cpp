@@ -9,6 +9,8 @@
 
 #include "core/nn/head.h"
 #include "core/nn/objective.h"
+#include "engine/batch.h"
+#include "support/pairs.h"
 #include "support/tiny_training.h"
 
 namespace snug::engine {
@@ -49,10 +51,11 @@ struct Trained {
 };
 
 Trained train(const recipe::Recipe& recipe, const std::string& shape,
-              std::shared_ptr<const nn::Objective> objective) {
-  const data::SampleStore samples = tests::random_samples(8, 24, 5);
-  tests::TinyRun run(recipe, samples, shape);
-  if (objective != nullptr) run.engine.objective = std::move(objective);
+              const std::shared_ptr<const nn::Objective>& objective) {
+  const int64_t per_sample = objective == nullptr ? 1 : objective->batch().documents_per_sample;
+  data::SampleStore samples = tests::random_samples(static_cast<int>(8 * per_sample), 24, 5);
+  if (per_sample > 1) tests::add_pair_columns(samples, 3);
+  tests::TinyRun run(recipe, samples, shape, tests::test_device(), dist::single_mesh(), objective);
   Trained result;
   for (int step = 0; step < 3; ++step) {
     const StepResult r = run.step(tests::eight_in(4), 1e-2);
@@ -60,7 +63,7 @@ Trained train(const recipe::Recipe& recipe, const std::string& shape,
     result.norms.push_back(r.grad_norm);
   }
   for (const nn::Parameter* parameter : run.engine.executor->parameters())
-    result.values.push_back(parameter->value.cpu().clone());
+    result.values.push_back(parameter->kept().cpu().clone());
   return result;
 }
 
@@ -82,6 +85,124 @@ TEST_P(ObjectiveOf, LibtorchsCrossEntropyTrainsAlike) {
 INSTANTIATE_TEST_SUITE_P(Families, ObjectiveOf,
                          ::testing::Values("llama", "gemma2", "granite", "gpt2", "opt"),
                          [](const auto& info) { return std::string(info.param); });
+
+// Packed or padded, and with techniques: the training of whole logits.
+TEST_P(ObjectiveOf, PairsTrainAsWholeLogitsDo) {
+  recipe::Recipe recipe = tests::tiny_recipe();
+  recipe.optimizer = {.name = "sgd", .lr = 1e-2};
+  for (const bool packing : {true, false}) {
+    recipe.data.packing = packing;
+    const Trained whole = train(recipe, GetParam(), std::make_shared<tests::PairsOfWholeLogits>());
+    EXPECT_LT(whole.losses.back(), whole.losses.front());
+    for (const char* checkpointing : {"none", "all"}) {
+      SCOPED_TRACE(packing ? "packed" : "padded");
+      recipe::Recipe own = recipe;
+      own.activation_checkpointing = checkpointing;
+      own.optimizer_in_backward = own.activation_checkpointing == "all";
+      const Trained ours = train(own, GetParam(), std::make_shared<tests::Pairs>());
+      for (size_t step = 0; step < ours.losses.size(); ++step) {
+        EXPECT_NEAR(ours.losses[step], whole.losses[step], 1e-5 * whole.losses[step]);
+        EXPECT_NEAR(ours.norms[step], whole.norms[step], 1e-4 * whole.norms[step]);
+      }
+      for (size_t i = 0; i < ours.values.size(); ++i)
+        EXPECT_TRUE(at::allclose(ours.values[i], whole.values[i], 1e-4, 1e-5)) << i;
+    }
+  }
+}
+
+// Plain cross-entropy, as log-probabilities whose gradient is known in the backward alone.
+class AsLogProbs final : public nn::Objective {
+ public:
+  at::Tensor sum(const at::Tensor& hidden, const nn::Head& head, const nn::Batch& batch,
+                 const nn::Pass& pass) const override {
+    return at::neg(head.log_probs(hidden, batch, pass)).sum().reshape({1});
+  }
+};
+
+struct Way {
+  const char* name;
+  void (*change)(recipe::Recipe&);
+};
+class LogProbsUnder : public ::testing::TestWithParam<Way> {};
+
+// The head's backward works with the techniques that its cross-entropy never meets.
+TEST_P(LogProbsUnder, TrainAsCrossEntropyDoes) {
+  recipe::Recipe recipe = tests::tiny_recipe();
+  recipe.optimizer = {.name = "sgd", .lr = 1e-2};
+  GetParam().change(recipe);
+  const Trained expected = train(recipe, "llama", nullptr);
+  const Trained ours = train(recipe, "llama", std::make_shared<AsLogProbs>());
+  const bool is_short = recipe.precision != "32-true";
+  for (size_t step = 0; step < ours.losses.size(); ++step) {
+    EXPECT_NEAR(ours.losses[step], expected.losses[step],
+                (is_short ? 2e-3 : 1e-5) * expected.losses[step]);
+    EXPECT_NEAR(ours.norms[step], expected.norms[step],
+                (is_short ? 3e-2 : 1e-4) * expected.norms[step]);
+  }
+}
+
+void adapt(recipe::Recipe& r) {
+  r.lora = {.enabled = true, .r = 4, .dropout = 0.1};
+  r.lora.head = true;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, LogProbsUnder,
+    ::testing::Values(Way{"Plain", [](recipe::Recipe&) {}},
+                      Way{"AdapterOfTheHeadWithDropout", adapt},
+                      Way{"DoRA",
+                          [](recipe::Recipe& r) {
+                            adapt(r);
+                            r.lora.use_dora = true;
+                          }},
+                      Way{"FourBits",
+                          [](recipe::Recipe& r) {
+                            adapt(r);
+                            r.quantize = "bnb.nf4";
+                          }},
+                      Way{"Bf16", [](recipe::Recipe& r) { r.precision = "bf16-true"; }},
+                      Way{"Float16Mixed", [](recipe::Recipe& r) { r.precision = "16-mixed"; }},
+                      Way{"ActivationsOffloaded",
+                          [](recipe::Recipe& r) {
+                            r.activation_offload = true;
+                            r.activation_checkpointing = "selective";
+                          }},
+                      Way{"WeightsStreamed", [](recipe::Recipe& r) { r.weight_streaming = true; }},
+                      Way{"AdapterOfStreamedWeights",
+                          [](recipe::Recipe& r) {
+                            adapt(r);
+                            r.weight_streaming = true;
+                          }},
+                      Way{"UpdatedInTheBackward",
+                          [](recipe::Recipe& r) {
+                            r.optimizer_in_backward = true;
+                            r.train.max_norm = 0.5;
+                          }},
+                      Way{"MixedWithCastsKept",
+                          [](recipe::Recipe& r) {
+                            r.precision = "bf16-mixed";
+                            r.cast_cache = true;
+                          }}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+TEST(Objective, LogProbsOfDocumentsMakeUpTheLoss) {
+  const data::SampleStore samples = tests::random_samples(16, 24, 5);
+  recipe::Recipe recipe = tests::tiny_recipe();
+  recipe.train.micro_batch_size = 3;
+  const auto pairs = std::make_shared<tests::Pairs>();
+  tests::TinyRun of_pairs(recipe, samples, "llama", tests::test_device(), dist::single_mesh(),
+                          pairs);
+  tests::TinyRun plain(recipe, samples);
+  const std::vector<double> sums = of_pairs.run.log_probs(*of_pairs.batches, 8);
+  ASSERT_EQ(sums.size(), 16);
+  for (const int64_t document : {0, 7, 15}) {
+    const std::vector<int64_t> own = {document};
+    const auto batch = plain.batches->make(own);
+    const double loss = plain.engine.executor->objective(to_device(*batch, plain.engine.device),
+                                                         {.compute = at::kFloat});
+    EXPECT_NEAR(-sums[static_cast<size_t>(document)], loss, 1e-5 * std::max(1.0, loss));
+  }
+}
 
 TEST(Objective, TheMeanIsOverItsOwnTerms) {
   const recipe::Recipe recipe = tests::tiny_recipe();

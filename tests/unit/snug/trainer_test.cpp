@@ -1,9 +1,11 @@
 // The library as somebody who uses it without reading: every misuse is a UserError that says what
 // to give instead. What it does when used rightly: tests/build/library.
 // SPDX-License-Identifier: Apache-2.0
+#include <ATen/ops/all.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full_like.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/stack.h>
 #include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
@@ -17,6 +19,7 @@
 #include <vector>
 
 #include "snug/engine.h"
+#include "support/pairs.h"
 #include "support/temp_folder.h"
 
 namespace snug {
@@ -164,6 +167,42 @@ TEST(Trainer, PredictsItsObjectiveAndPoliciesToo) {
     Trainer trainer(recipe, options);
     EXPECT_EQ(trainer.step(rows(64, 32), rows(64, 32)).peak_bytes, predicted);
   }
+}
+
+// Rows are pairs, columns are found by name, and the plan has both.
+TEST(Trainer, TakesPairsAndTheirNumbers) {
+  const recipe::Recipe recipe =
+      recipe_with({"--train.micro_batch_size", "4", "--train.global_batch_size", "8"});
+  const TrainerOptions options{.longest = 32, .objective = std::make_shared<tests::Pairs>()};
+  const int64_t predicted = predict(recipe, 32, options).peak_allocated;
+  Trainer trainer(recipe, options);
+  const at::Tensor ids = rows(16, 32);
+  const Columns columns = {{"reference", at::arange(16, at::kInt)}, {"weight", at::ones({16, 32})}};
+  const Step step = trainer.step(ids, ids, std::nullopt, columns);
+  EXPECT_EQ(step.peak_bytes, predicted);
+  EXPECT_TRUE(step.updated);
+  const Columns swapped = {{"reference", -columns.at("reference")}, {"weight", at::ones({16, 32})}};
+  EXPECT_NE(trainer.evaluate(ids, ids, columns), trainer.evaluate(ids, ids, swapped));
+
+  const at::Tensor answers = trainer.log_probs(ids, ids);
+  EXPECT_EQ(answers.sizes(), at::IntArrayRef({16}));
+  EXPECT_TRUE(answers.lt(0).all().item<bool>());
+  expect_refused([&] { trainer.log_probs(at::Tensor(), ids); }, "integers in memory");
+
+  const auto expect = [&](const at::Tensor& given, const Columns& with, const std::string& words) {
+    expect_refused([&] { trainer.step(given, given, std::nullopt, with); }, words);
+  };
+  expect(rows(15, 32), columns, "15 rows: a sample of this objective has 2");
+  expect(ids, {{"weight", at::ones({16, 32})}}, "wants a column reference");
+  expect(ids, {{"reference", at::ones({8})}, {"weight", at::ones({16, 32})}},
+         "column reference: [8] numbers");
+  expect(ids, {{"reference", at::ones({16})}, {"weight", at::ones({16})}},
+         "the objective wants [16, 32]");
+  Columns more = columns;
+  more["margin"] = at::ones({16});
+  expect(ids, more, "3 columns, but the objective wants 2");
+  Trainer plain(recipe, {.longest = 32});
+  expect_refused([&] { plain.step(ids, ids, std::nullopt, columns); }, "wants 0");
 }
 
 // Programs refuse to train what their out_dir holds, which they would overwrite.

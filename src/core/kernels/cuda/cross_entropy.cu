@@ -23,6 +23,7 @@ struct Rows {
   G* gradient;
   double* losses;  // (R)
   float* row_loss;
+  const float* row_scale;
   int64_t vocabulary;
   int64_t first;        // the id of the first column
   int64_t all_columns;  // of all parts of the vocabulary
@@ -61,12 +62,12 @@ __device__ RowSums sum_row(const float* x, int64_t count, bool with_logits) {
 }
 
 template <class G>
-__device__ void write_gradient(const Rows<G>& a, const float* x, G* out, int32_t target,
-                               float lse) {
-  const float factor = a.scale * (1.f + 2.f * a.z_loss * lse);
-  const float share = a.scale * a.smoothing / static_cast<float>(a.all_columns);
+__device__ void write_gradient(const Rows<G>& a, float scale, const float* x, G* out,
+                               int32_t target, float lse) {
+  const float factor = scale * (1.f + 2.f * a.z_loss * lse);
+  const float share = scale * a.smoothing / static_cast<float>(a.all_columns);
   for (int64_t i = threadIdx.x; i < a.vocabulary; i += blockDim.x) {
-    const float onehot = a.first + i == target ? a.scale * (1.f - a.smoothing) : 0.f;
+    const float onehot = a.first + i == target ? scale * (1.f - a.smoothing) : 0.f;
     out[i] = from_float<G>(factor * expf(x[i] - lse) - onehot - share);
   }
 }
@@ -93,7 +94,9 @@ __device__ void finish_row(const Rows<G>& a, int64_t row, const float* x, G* out
     a.losses[row] = loss;
     if (a.row_loss != nullptr) a.row_loss[row] = static_cast<float>(loss);
   }
-  if (a.need_gradient) write_gradient(a, x, out, a.targets[row], lse);
+  if (!a.need_gradient) return;
+  const float scale = a.row_scale == nullptr ? a.scale : a.scale * a.row_scale[blockIdx.x];
+  write_gradient(a, scale, x, out, a.targets[blockIdx.x], lse);
 }
 
 template <class G>
@@ -135,16 +138,16 @@ __global__ void __launch_bounds__(kMostThreads)
   // Every thread for itself: there are as many parts as devices share the layer.
   RowSums whole = {-INFINITY, 0.f, 0.f};
   float target_logit = target >= 0 && target < a.all_columns ? 0.f : NAN;
-  for (int64_t part = 0; part < num_parts; ++part) {
-    const float maximum = static_cast<float>(parts[part * gridDim.x + row].maximum);
+  const CrossEntropyPartSums* const end = parts + num_parts * gridDim.x;
+  for (const auto* own = parts + row; own < end; own += gridDim.x) {
+    const float maximum = static_cast<float>(own->maximum);
     if (!(maximum <= whole.maximum)) whole.maximum = maximum;
   }
-  for (int64_t part = 0; part < num_parts; ++part) {
-    const CrossEntropyPartSums& own = parts[part * gridDim.x + row];
-    whole.exponentials +=
-        moved(static_cast<float>(own.exponentials), static_cast<float>(own.maximum), whole.maximum);
-    whole.logits += static_cast<float>(own.logits);
-    target_logit += static_cast<float>(own.target);
+  for (const auto* own = parts + row; own < end; own += gridDim.x) {
+    whole.exponentials += moved(static_cast<float>(own->exponentials),
+                                static_cast<float>(own->maximum), whole.maximum);
+    whole.logits += static_cast<float>(own->logits);
+    target_logit += static_cast<float>(own->target);
   }
   finish_row(a, row, x, out, whole, target_logit);
 }
@@ -183,6 +186,7 @@ Rows<G> rows_of(const CrossEntropy& args, double* losses) {
           static_cast<G*>(in_place ? args.logits : args.gradient),
           losses,
           args.row_loss,
+          args.row_scale,
           args.vocabulary,
           args.first,
           args.all_columns(),

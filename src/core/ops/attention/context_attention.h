@@ -23,8 +23,9 @@ class Group;
 namespace snug::ops {
 
 struct ContextChunk {
-  int64_t first_row = 0;  // its first token's index in the micro-batch
-  int64_t first_key = 0;  // index of the first token of that token's document
+  int64_t first_row = 0;       // its first token's index in the micro-batch
+  int64_t first_key = 0;       // index of the first token of that token's document
+  int64_t first_document = 0;  // its number in the micro-batch: the first of the borders below
   // Boundaries of the chunk's documents: of their queries in the chunk, from 0 to L, and of the
   // keys that the chunk attends to, from 0 to first_row + L - first_key. (S+1) int32.
   Borders cu_seqlens, kv_cu_seqlens;

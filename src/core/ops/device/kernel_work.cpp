@@ -105,8 +105,10 @@ Work rows_of_loss(const char* name, const kernels::CrossEntropy& a) {
   const double losses = 8.0 * static_cast<double>(a.rows);
   return {.name = name,
           .launches = a.rows > 0 ? 2.0 : 0.0,
-          .bytes_read = floats(a.rows * a.vocabulary) + losses + 2 * floats(a.rows),
-          .bytes_written = (a.need_gradient ? bytes_of(type, a.rows * a.vocabulary) : 0) + losses};
+          .bytes_read = floats(a.rows * a.vocabulary) + losses + 2 * floats(a.rows) +
+                        (a.row_scale != nullptr ? floats(a.rows) : 0),
+          .bytes_written = (a.need_gradient ? bytes_of(type, a.rows * a.vocabulary) : 0) + losses +
+                           (a.row_loss != nullptr ? floats(a.rows) : 0)};
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // A linear layer's weight, bias and low-rank adapter (LoRA, Hu et al. 2021; DoRA, Liu et al. 2024),
 // with the steps of forward and backward, without autograd, for core/ops/linear/linear.h and
-// core/ops/cross_entropy.h.
+// core/ops/loss/cross_entropy.h.
 //   z = x·Wᵀ + scaling · dropout(x)·Aᵀ·Bᵀ        y = z + bias
 //   with DoRA's magnitude m:  y = m / ‖W + scaling·B·A‖ ⊙ z + bias, norms by rows (out)
 // Gradients are added directly to the buffers of trained tensors. The norm is treated as a constant

@@ -97,7 +97,7 @@ void Sharding::before_forward(UnitRun& run) {
     arrive(unit, ahead ? run.index + 1 : -1);
   else
     open(unit);
-  // The loss computes gradients in the forward, while it has the logits.
+  // Cross-entropy computes gradients in the forward, while it has the logits.
   if (run.training && run.is_last()) provide_gradients(unit);
 }
 

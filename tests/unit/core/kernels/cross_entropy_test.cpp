@@ -107,6 +107,34 @@ TEST(CrossEntropy, LossAndGradientInPlace) {
   });
 }
 
+TEST(CrossEntropy, EachRowsOwnFactorIsOfItsGradientAlone) {
+  on_every_isa([] {
+    const int64_t rows = 4, vocabulary = 2100;
+    const std::vector<int32_t> targets = {5, -100, 0, 2099};
+    const std::vector<float> factors = {0.5f, 7, 0, -3};
+    const Array x = random_array(Scalar::F32, rows * vocabulary, 9, 2.0);
+    const auto gradient = [&](const float* row_scale, double* loss) {
+      Array logits = x;
+      *loss = cross_entropy({.rows = rows,
+                             .vocabulary = vocabulary,
+                             .logits = logits.floats(),
+                             .targets = targets.data(),
+                             .scale = 0.25f,
+                             .label_smoothing = 0.1f,
+                             .z_loss = 1e-3f,
+                             .row_scale = row_scale})
+                  .loss_sum;
+      return logits;
+    };
+    double loss = 0, scaled_loss = 0;
+    const Array plain = gradient(nullptr, &loss), scaled = gradient(factors.data(), &scaled_loss);
+    EXPECT_EQ(loss, scaled_loss);
+    for (int64_t row = 0; row < rows; ++row)
+      for (int64_t i = row * vocabulary; i < (row + 1) * vocabulary; ++i)
+        ASSERT_NEAR(scaled[i], factors[row] * plain[i], 1e-6 * std::abs(plain[i]) + 1e-10) << i;
+  });
+}
+
 TEST(CrossEntropy, GradientIntoAnotherArrayOfAnyType) {
   on_every_isa([] {
     const int64_t rows = 3, vocabulary = 101, stride = 107;
@@ -147,6 +175,8 @@ TEST(CrossEntropy, PartsOfTheVocabularyAreAsTheWhole) {
       for (int64_t row = 0; row < c.rows && c.vocabulary > 2; ++row)
         whole.set(row * c.vocabulary + begins[1], -INFINITY);
       const std::vector<int32_t> targets = targets_of(c);
+      std::vector<float> factors;
+      for (int64_t row = 0; row < c.rows; ++row) factors.push_back(0.5F - static_cast<float>(row));
       std::vector<CrossEntropyPartSums> sums(static_cast<size_t>(num_parts * c.rows));
       std::vector<std::vector<char>> scratch(num_parts);
       std::vector<Array> parts;
@@ -158,6 +188,7 @@ TEST(CrossEntropy, PartsOfTheVocabularyAreAsTheWhole) {
                             .scale = 0.25f,
                             .label_smoothing = c.smoothing,
                             .z_loss = c.z,
+                            .row_scale = factors.data(),
                             .first = begins[part],
                             .whole_vocabulary = c.vocabulary};
       };
@@ -175,7 +206,8 @@ TEST(CrossEntropy, PartsOfTheVocabularyAreAsTheWhole) {
                                                          .targets = targets.data(),
                                                          .scale = 0.25f,
                                                          .label_smoothing = c.smoothing,
-                                                         .z_loss = c.z});
+                                                         .z_loss = c.z,
+                                                         .row_scale = factors.data()});
       for (int64_t part = 0; part < num_parts; ++part) {
         const CrossEntropyResult result =
             cross_entropy_of_parts(arguments(part), sums.data(), num_parts, scratch[part].data());

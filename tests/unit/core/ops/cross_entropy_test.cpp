@@ -1,6 +1,6 @@
 // The chunked head and loss against libtorch's whole logits, with smoothing and z-loss.
 // SPDX-License-Identifier: Apache-2.0
-#include "core/ops/cross_entropy.h"
+#include "core/ops/loss/cross_entropy.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -70,6 +70,59 @@ INSTANTIATE_TEST_SUITE_P(Options, LinearCrossEntropy,
                                            Case{0, 1e-3, 200'000, true},
                                            Case{0.1, 1e-3, 300, false, {.scale = 0.25}},
                                            Case{0, 1e-3, 200'000, true, {0.5, 4}}));
+
+// Log-probabilities with any gradient, against libtorch's of whole logits.
+TEST_P(LinearCrossEntropy, LogProbsEqualThoseOfWholeLogits) {
+  memory::install_allocators();
+  const auto [smoothing, z_loss, vocabulary, picks, form] = GetParam();
+  at::manual_seed(4);
+  constexpr int64_t kRows = 130, kWidth = 24;
+  const at::Tensor x = at::randn({kRows, kWidth}).set_requires_grad(true);
+  const at::Tensor weight = at::randn({vocabulary, kWidth}).set_requires_grad(true);
+  const at::Tensor targets = at::randint(vocabulary, {kRows}, at::kInt);
+  targets.slice(0, 5, 9).fill_(-100);
+  targets.slice(0, 100, 110).fill_(-100);
+  const at::Tensor gradient = at::randn({kRows});
+
+  const at::Tensor x2 = x.detach().clone().set_requires_grad(true);
+  const at::Tensor weight2 = weight.detach().clone().set_requires_grad(true);
+  at::Tensor logits = x2.matmul(weight2.t()) * form.scale;
+  if (form.cap > 0) logits = form.cap * at::tanh(logits / form.cap);
+  const at::Tensor all = at::log_softmax(logits, 1)
+                             .gather(1, targets.to(at::kLong).clamp_min(0).unsqueeze(1))
+                             .squeeze(1);
+  const at::Tensor expected = at::where(targets.ge(0), all, at::zeros_like(all));
+  expected.backward(gradient);
+
+  const CountedRows counted = picks ? counted_rows(targets) : CountedRows{};
+  const std::optional<RowCut> cut =
+      smoothing > 0 ? std::optional(RowCut{48, 16, true}) : std::nullopt;
+  const at::Tensor log_probs = linear_log_probs(x, {.weight = weight}, targets,
+                                                {.form = form, .cut = cut}, std::nullopt, counted);
+  exec::backward({log_probs}, {gradient});
+  const auto distance = [](const at::Tensor& a, const at::Tensor& b) {
+    return ((a - b).abs().max() / b.abs().max()).item<double>();
+  };
+  EXPECT_LT(distance(log_probs, expected), 1e-5);
+  EXPECT_LT(distance(x.grad(), x2.grad()), 1e-5);
+  EXPECT_LT(distance(weight.grad(), weight2.grad()), 1e-5);
+}
+
+// Neither direction has more logits at a time than one stretch: what is kept between them is x.
+TEST(LinearLogProbs, NeverHaveTheLogitsOfAllRows) {
+  memory::install_allocators();
+  constexpr int64_t kRows = 4096, kVocabulary = 50'000, kWidth = 8;
+  const at::Tensor x = at::zeros({kRows, kWidth}).set_requires_grad(true);
+  const at::Tensor weight = at::zeros({kVocabulary, kWidth}).set_requires_grad(true);
+  const at::Tensor targets = at::zeros({kRows}, at::kInt);
+  memory::Ledger& ledger = memory::cpu_ledger();
+  const int64_t before = ledger.allocated();
+  ledger.reset_peak();
+  const at::Tensor log_probs = linear_log_probs(x, {.weight = weight}, targets, {});
+  EXPECT_LE(ledger.allocated() - before, 4 * kRows) << "beside x, which the caller has";
+  exec::backward({log_probs}, {at::ones({kRows})});
+  EXPECT_LT(ledger.at_peak().allocated - before, 4 * kRows * kVocabulary / 8);
+}
 
 // Rows cut as on a GPU, in pieces of several stretches, and the gradients added up apart.
 TEST(CutRows, TheCutChangesNothingButRoundings) {

@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "core/ops/attention/attention.h"
-#include "core/ops/cross_entropy.h"
 #include "core/ops/dropout.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/embedding.h"
 #include "core/ops/linear/linear.h"
+#include "core/ops/loss/cross_entropy.h"
 #include "core/ops/norm.h"
 #include "core/ops/pictures.h"
 #include "support/test_device.h"

@@ -133,13 +133,14 @@ double finish_row(const CrossEntropy& args, int64_t row, float* x,
   // The target's element is computed apart, before its exponential is overwritten: where softmax is
   // near 1 the difference must be rounded once, to the output's type.
   const Output out = output_of(args, x, row);
-  const double factor = args.scale * (1 + 2 * z * lse);
-  const double at_target = factor * __builtin_exp(whole.target - lse) -
-                           args.scale * (1 - smoothing) - args.scale * smooth_share;
+  const float scale = args.row_scale == nullptr ? args.scale : args.scale * args.row_scale[row];
+  const double factor = scale * (1 + 2 * z * lse);
+  const double at_target =
+      factor * __builtin_exp(whole.target - lse) - scale * (1 - smoothing) - scale * smooth_share;
   with_type(out.type, [&](auto t) {
     using T = decltype(t);
     write_gradient<T>(args, x, out.row, stretch_of(args), maxima, lse, factor,
-                      static_cast<float>(args.scale * smooth_share));
+                      static_cast<float>(scale * smooth_share));
     if (args.has_column(target))
       store_one(T{}, static_cast<typename T::storage*>(out.row) + (target - args.first),
                 static_cast<float>(at_target));

@@ -132,13 +132,16 @@ struct CrossEntropyCase {
   float smoothing, z_loss;
   bool in_place, need_gradient;
   Scalar type;
+  bool scales_rows = false;
 };
 
 void expect_cross_entropy(const CrossEntropyCase& c) {
   const int64_t stride = c.vocabulary + c.padding;
   const Array logits = random_array(Scalar::F32, c.rows * stride, 3, 4);
   const auto targets = targets_for(c.rows, c.vocabulary);
-  const auto args = [&](Array& logits, Array& gradient, const int32_t* targets, Array& losses) {
+  Array factors = random_array(Scalar::F32, c.rows, 8);
+  const auto args = [&](Array& logits, Array& gradient, const int32_t* targets, Array& losses,
+                        const float* factors) {
     return CrossEntropy{.rows = c.rows,
                         .vocabulary = c.vocabulary,
                         .logits = logits.floats(),
@@ -150,16 +153,20 @@ void expect_cross_entropy(const CrossEntropyCase& c) {
                         .need_gradient = c.need_gradient,
                         .gradient = c.in_place ? nullptr : gradient.data(),
                         .gradient_type = c.type,
-                        .row_loss = losses.floats()};
+                        .row_loss = losses.floats(),
+                        .row_scale = c.scales_rows ? factors : nullptr};
   };
   Array cpu_logits = logits, gradient(c.type, c.rows * c.vocabulary), losses(Scalar::F32, c.rows);
-  const auto whole = cpu::cross_entropy(args(cpu_logits, gradient, targets.data(), losses));
+  const auto whole =
+      cpu::cross_entropy(args(cpu_logits, gradient, targets.data(), losses, factors.floats()));
   over_seeds([&] {
     DeviceArray dev_logits(logits), dev_losses(Scalar::F32, c.rows);
     DeviceArray dev_gradient(c.type, c.rows * c.vocabulary);
     DeviceVector<int32_t> dev_targets(targets);
     DeviceVector<cuda::CrossEntropyTotals> totals({{1.5, 2}});
-    const CrossEntropy a = args(dev_logits, dev_gradient, dev_targets.data(), dev_losses);
+    DeviceArray dev_factors(factors);
+    const CrossEntropy a =
+        args(dev_logits, dev_gradient, dev_targets.data(), dev_losses, dev_factors.floats());
     Workspace workspace(cuda::cross_entropy_workspace_bytes(a));
     cuda::cross_entropy(a, totals.data(), workspace.data(), kStream);
     EXPECT_NEAR(totals.values[0].loss_sum, 1.5 + whole.loss_sum, 1e-4);
@@ -187,6 +194,8 @@ TEST(SimulatedCrossEntropy, IsTheCpus) {
     expect_cross_entropy({2, vocabulary, 1, 0.1f, 0, false, true, Scalar::BF16});
     expect_cross_entropy({1, vocabulary, 0, 0, 1e-4f, false, true, Scalar::F16});
     expect_cross_entropy({3, vocabulary, 0, 0, 0, true, false, Scalar::F32});
+    expect_cross_entropy({6, vocabulary, 2, 0.1f, 1e-4f, true, true, Scalar::F32, true});
+    expect_cross_entropy({6, vocabulary, 0, 0, 0, false, true, Scalar::BF16, true});
   }
   expect_cross_entropy({0, 5, 0, 0, 0, true, true, Scalar::F32});
   expect_cross_entropy({600, 5, 0, 0, 0, true, true, Scalar::F32});  // more than add up at once
@@ -207,17 +216,20 @@ TEST(SimulatedCrossEntropy, OfPartsIsThatOfTheWhole) {
   const int64_t rows = 5, parts = 3, width = 70, vocabulary = parts * width;
   const Array logits = random_array(Scalar::F32, rows * vocabulary, 3, 4);
   const auto targets = targets_for(rows, vocabulary);
+  const Array factors = random_array(Scalar::F32, rows, 8);
   for (const float smoothing : {0.f, 0.1f}) {
-    Array gradient = logits;
+    Array gradient = logits, own_factors = factors;
     const auto whole = cpu::cross_entropy({.rows = rows,
                                            .vocabulary = vocabulary,
                                            .logits = gradient.floats(),
                                            .targets = targets.data(),
                                            .label_smoothing = smoothing,
-                                           .z_loss = 1e-3f});
+                                           .z_loss = 1e-3f,
+                                           .row_scale = own_factors.floats()});
     over_seeds([&] {
       DeviceArray all(logits);
       DeviceVector<int32_t> dev_targets(targets);
+      DeviceArray dev_factors(factors), losses(Scalar::F32, rows);
       DeviceVector<CrossEntropyPartSums> sums(std::vector<CrossEntropyPartSums>(parts * rows),
                                               false);
       const auto part = [&](int64_t p) {
@@ -228,6 +240,8 @@ TEST(SimulatedCrossEntropy, OfPartsIsThatOfTheWhole) {
                             .targets = dev_targets.data(),
                             .label_smoothing = smoothing,
                             .z_loss = 1e-3f,
+                            .row_loss = losses.floats(),
+                            .row_scale = dev_factors.floats(),
                             .first = p * width,
                             .whole_vocabulary = vocabulary};
       };

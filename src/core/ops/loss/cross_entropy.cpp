@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/ops/cross_entropy.h"
+#include "core/ops/loss/cross_entropy.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/neg.h>
 #include <ATen/ops/tanh_backward.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
@@ -15,8 +16,10 @@
 #include "base/error.h"
 #include "core/kernels/cross_entropy.h"
 #include "core/memory/guards.h"
+#include "core/ops/device/carried.h"
 #include "core/ops/device/cuda.h"
 #include "core/ops/device/device.h"
+#include "core/ops/device/kept.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/embedding.h"
 #include "core/ops/linear/linear.h"
@@ -43,23 +46,48 @@ constexpr int64_t kUntrainedRows = 64, kUntrainedGpuRows = 128;
 // against 12 ms for the products at peak speed, and round 86 times.
 constexpr int64_t kPieceRows = 2048;
 
+// What is taken or given of each row, (N) float32; undefined: nothing.
+struct ByRow {
+  at::Tensor scale;  // of its gradient
+  at::Tensor loss;   // is filled in
+};
+
+at::Tensor slice_of(const at::Tensor& t, int64_t begin, int64_t end) {
+  return t.defined() ? t.slice(0, begin, end) : at::Tensor();
+}
+
+// The rows of x (N, …) that `rows` names.
+at::Tensor picked(const at::Tensor& x, const at::Tensor& rows) {
+  const at::Tensor all = x.contiguous();
+  at::Tensor result = at::empty({rows.size(0), x.numel() / std::max<int64_t>(1, x.size(0))},
+                                x.options().requires_grad(false));
+  look_up(result, rows, all.view({x.size(0), -1}), {});
+  return result;
+}
+
 struct Chunk {
   at::Tensor x;        // (C, D)
   at::Tensor targets;  // (C)
-  at::Tensor rows;     // (C): which they are, where x is a copy of rows that were picked
+  ByRow by_row;        // (C) each
+  at::Tensor rows;     // (C): which they are, where the others are copies of rows that were picked
 
   Chunk stretch(int64_t begin, int64_t end) const {
-    return {x.slice(0, begin, end), targets.slice(0, begin, end), {}};
+    return {x.slice(0, begin, end),
+            targets.slice(0, begin, end),
+            {slice_of(by_row.scale, begin, end), slice_of(by_row.loss, begin, end)},
+            {}};
   }
 };
 
-Chunk chunk_of(const at::Tensor& x, const at::Tensor& targets, const CountedRows& counted,
-               int64_t begin, int64_t end) {
-  if (!counted.rows.defined()) return {x.slice(0, begin, end), targets.slice(0, begin, end), {}};
+Chunk chunk_of(const Chunk& all, const CountedRows& counted, int64_t begin, int64_t end) {
+  if (!counted.rows.defined()) return all.stretch(begin, end);
   const at::Tensor rows = counted.rows.slice(0, begin, end);
-  const at::Tensor picked = at::empty({end - begin, x.size(1)}, x.options().requires_grad(false));
-  look_up(picked, rows, x.contiguous(), {});
-  return {picked, counted.targets.slice(0, begin, end), rows};
+  const auto& [scale, loss] = all.by_row;
+  return {picked(all.x, rows),
+          counted.targets.slice(0, begin, end),
+          {scale.defined() ? picked(scale, rows).view({-1}) : at::Tensor(),
+           loss.defined() ? at::empty({end - begin}, loss.options()) : at::Tensor()},
+          rows};
 }
 
 // If `d_logits` is defined, the gradient is written to it; it may be the logits themselves.
@@ -77,6 +105,8 @@ kernels::CrossEntropy arguments(const at::Tensor& logits, const Chunk& chunk,
           .need_gradient = d_logits.defined(),
           .gradient = d_logits.is_same(logits) ? nullptr : write_pointer(d_logits),
           .gradient_type = to_scalar(d_logits.defined() ? d_logits.scalar_type() : at::kFloat),
+          .row_loss = write_pointer<float>(chunk.by_row.loss),
+          .row_scale = read_pointer<float>(chunk.by_row.scale),
           .first = part ? part->first : 0,
           .whole_vocabulary = part ? part->whole : 0};
 }
@@ -173,79 +203,148 @@ int64_t most_columns(const VocabularyPart& part) {
   return (part.whole + size - 1) / size;
 }
 
+// What the head and its loss are of.
+struct HeadLoss {
+  Projection head;
+  at::Tensor targets;
+  CrossEntropyOptions options;
+  std::optional<VocabularyPart> part;
+  CountedRows counted;
+
+  int64_t count() const { return targets.size(0); }
+  RowCut cut(const at::Tensor& x, bool training) const {
+    return options.cut.value_or(cut_rows(x, head, counted.rows.defined() ? counted.count : count(),
+                                         part ? most_columns(*part) : head.out_features(),
+                                         training));
+  }
+};
+
+struct Swept {
+  at::Tensor loss;  // (1) float32
+  at::Tensor d_x;   // undefined if it is not wanted
+};
+
+enum class Gradients { None, OfHead, OfHeadAndInput };
+
+// The losses of all rows, chunk by chunk, and their gradients. `own`: this rank's rows.
+Swept sweep_rows(const at::Tensor& own, const HeadLoss& of, const RowCut& cut, const ByRow& by_row,
+                 Gradients wanted) {
+  const auto& [head, targets, options, part, counted] = of;
+  const bool training = wanted != Gradients::None;
+  const int64_t rows = of.count();
+  const at::Tensor x = part ? GatheredRows(part->share, own, rows).finish() : own;
+  Projector projector(head, x.scalar_type());
+  const bool d_x_wanted = wanted == Gradients::OfHeadAndInput;
+  at::Tensor d_x;
+  std::optional<SummedRows> d_x_terms;
+  if (d_x_wanted && part)
+    d_x = d_x_terms.emplace(part->share, rows, x.size(1), x.options()).terms();
+  else if (d_x_wanted)
+    d_x = at::empty(x.sizes(), x.options().requires_grad(false));
+  if (d_x_wanted && counted.rows.defined()) d_x.zero_();
+  LossSum loss(x);
+  const int64_t num_taken = counted.rows.defined() ? counted.count : rows;
+  std::optional<GradientSums> sums;
+  if (training && cut.sums_apart) sums.emplace(head.trained());
+  const Chunk all{x, targets, by_row, {}};
+  for (int64_t begin = 0; begin < num_taken; begin += cut.piece) {
+    const int64_t end = std::min(begin + cut.piece, num_taken);
+    const Chunk piece = chunk_of(all, counted, begin, end);
+    at::Tensor d_logits;
+    at::Tensor inner;
+    for (int64_t from = 0; from < end - begin; from += cut.stretch) {
+      const int64_t to = std::min(from + cut.stretch, end - begin);
+      const Chunk chunk = piece.stretch(from, to);
+      projector.start_at(begin + from);
+      const at::Tensor logits = projector.forward(chunk.x, at::kFloat, &inner);
+      shape_logits(logits, options.form);
+      const at::Tensor tanh = training ? tanh_of_cap(logits, options.form.cap) : at::Tensor();
+      // Allocated after the first product, whose scratch may be large.
+      if (training && !d_logits.defined())
+        d_logits = room_for_gradients(piece, head.out_features(), cut);
+      if (training && !d_logits.defined()) d_logits = logits;
+      const bool in_place = !training || d_logits.is_same(logits);
+      const at::Tensor d_chunk = in_place ? d_logits : d_logits.slice(0, from, to);
+      const auto args = arguments(logits, chunk, options, tanh.defined() ? logits : d_chunk, part);
+      if (part)
+        loss.add_part(logits, args, *part->share.group);
+      else
+        loss.add(logits, args);
+      if (tanh.defined()) undo_cap(logits, tanh, d_chunk);
+    }
+    if (by_row.loss.defined() && piece.rows.defined())
+      put_rows(by_row.loss.view({-1, 1}), piece.by_row.loss.view({-1, 1}), piece.rows);
+    if (!training) continue;
+    projector.start_at(begin);
+    const at::Tensor d_inner = projector.add_gradients(d_logits, piece.x, inner);
+    if (!d_x_wanted) continue;
+    // The copy of the selected rows is no longer needed and takes the gradient.
+    const at::Tensor d_piece = piece.rows.defined() ? piece.x : d_x.slice(0, begin, end);
+    projector.input_gradient(d_logits, d_inner, d_piece);
+    if (piece.rows.defined()) put_rows(d_x, d_piece, piece.rows);
+  }
+  if (sums) sums->finish();
+  if (d_x_terms) {
+    d_x = at::Tensor();
+    d_x_terms->start();
+    d_x = d_x_terms->finish();
+  }
+  return {loss.total(x), d_x};
+}
+
 struct LinearCrossEntropyFunction : torch::autograd::Function<LinearCrossEntropyFunction> {
-  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& own, const Projection& head,
-                            const at::Tensor& targets, const CrossEntropyOptions& options,
-                            const std::optional<VocabularyPart>& part, const CountedRows& counted,
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const HeadLoss& of,
                             bool training, const std::optional<at::Tensor>& /*trained*/) {
-    const int64_t rows = targets.size(0);
-    const at::Tensor x = part ? GatheredRows(part->share, own, rows).finish() : own;
-    Projector projector(head, x.scalar_type());
-    const bool d_x_wanted = training && own.requires_grad();
-    at::Tensor d_x;
-    std::optional<SummedRows> d_x_terms;
-    if (d_x_wanted && part)
-      d_x = d_x_terms.emplace(part->share, rows, x.size(1), x.options()).terms();
-    else if (d_x_wanted)
-      d_x = at::empty(x.sizes(), x.options().requires_grad(false));
-    if (d_x_wanted && counted.rows.defined()) d_x.zero_();
-    LossSum loss(x);
-    const int64_t num_taken = counted.rows.defined() ? counted.count : rows;
-    const RowCut cut = options.cut.value_or(
-        cut_rows(x, head, num_taken, part ? most_columns(*part) : head.out_features(), training));
-    std::optional<GradientSums> sums;
-    if (cut.sums_apart) sums.emplace(head.trained());
-    for (int64_t begin = 0; begin < num_taken; begin += cut.piece) {
-      const int64_t end = std::min(begin + cut.piece, num_taken);
-      const Chunk piece = chunk_of(x, targets, counted, begin, end);
-      at::Tensor d_logits;
-      at::Tensor inner;
-      for (int64_t from = 0; from < end - begin; from += cut.stretch) {
-        const int64_t to = std::min(from + cut.stretch, end - begin);
-        const Chunk chunk = piece.stretch(from, to);
-        projector.start_at(begin + from);
-        const at::Tensor logits = projector.forward(chunk.x, at::kFloat, &inner);
-        shape_logits(logits, options.form);
-        const at::Tensor tanh = training ? tanh_of_cap(logits, options.form.cap) : at::Tensor();
-        // Allocated after the first product, whose scratch may be large.
-        if (training && !d_logits.defined())
-          d_logits = room_for_gradients(piece, head.out_features(), cut);
-        if (training && !d_logits.defined()) d_logits = logits;
-        const bool in_place = !training || d_logits.is_same(logits);
-        const at::Tensor d_chunk = in_place ? d_logits : d_logits.slice(0, from, to);
-        const auto args =
-            arguments(logits, chunk, options, tanh.defined() ? logits : d_chunk, part);
-        if (part)
-          loss.add_part(logits, args, *part->share.group);
-        else
-          loss.add(logits, args);
-        if (tanh.defined()) undo_cap(logits, tanh, d_chunk);
-      }
-      if (!training) continue;
-      projector.start_at(begin);
-      const at::Tensor d_inner = projector.add_gradients(d_logits, piece.x, inner);
-      if (!d_x_wanted) continue;
-      // The copy of the selected rows is no longer needed and takes the gradient.
-      const at::Tensor d_piece = piece.rows.defined() ? piece.x : d_x.slice(0, begin, end);
-      projector.input_gradient(d_logits, d_inner, d_piece);
-      if (piece.rows.defined()) put_rows(d_x, d_piece, piece.rows);
-    }
-    if (sums) sums->finish();
-    if (d_x_terms) {
-      d_x = at::Tensor();
-      d_x_terms->start();
-      d_x = d_x_terms->finish();
-    }
-    ctx->saved_data["d_x"] = d_x;
-    return loss.total(x);
+    const Gradients wanted = !training           ? Gradients::None
+                             : x.requires_grad() ? Gradients::OfHeadAndInput
+                                                 : Gradients::OfHead;
+    const Swept swept = sweep_rows(x, of, of.cut(x, training), {}, wanted);
+    ctx->saved_data["d_x"] = swept.d_x;
+    return swept.loss;
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list /*ones*/) {
     at::Tensor d_x = ctx->saved_data["d_x"].toTensor();
     ctx->saved_data.clear();
-    return {d_x, {}, {}, {}, {}, {}, {}, {}};
+    return {d_x, {}, {}, {}};
   }
 };
+
+struct LinearLogProbsFunction : torch::autograd::Function<LinearLogProbsFunction> {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const HeadLoss& of,
+                            bool training, const std::optional<at::Tensor>& /*trained*/) {
+    const at::Tensor losses = at::zeros({of.count()}, x.options().dtype(at::kFloat));
+    RowCut cut = of.cut(x, training);
+    cut.piece = cut.stretch;  // nothing is gained by larger ones without gradients
+    sweep_rows(x, of, cut, {.loss = losses}, Gradients::None);
+    if (training) {
+      carry(ctx, of);
+      keep(ctx, {x});
+    }
+    return losses.neg_();
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list gradients) {
+    const at::Tensor x = ctx->get_saved_variables()[0];
+    const auto& of = carried<HeadLoss>(ctx);
+    const at::Tensor scale = at::neg(gradients[0].contiguous());
+    const Swept swept =
+        sweep_rows(x, of, of.cut(x, true), {.scale = scale},
+                   ctx->needs_input_grad(0) ? Gradients::OfHeadAndInput : Gradients::OfHead);
+    return {swept.d_x, {}, {}, {}};
+  }
+};
+
+void check(const at::Tensor& x, const HeadLoss& of) {
+  const auto& [head, targets, options, part, counted] = of;
+  SNUG_CHECK(part || x.size(0) == targets.size(0), "{} rows and {} targets", x.size(0),
+             targets.size(0));
+  SNUG_CHECK(!counted.rows.defined() || (counted.rows.size(0) == targets.size(0) &&
+                                         counted.count > 0 && counted.count <= targets.size(0)),
+             "{} of {} rows selected", counted.count, targets.size(0));
+  SNUG_CHECK(!counted.rows.defined() || !head.adapter || head.adapter->dropout == 0,
+             "rows cannot be selected for a head with dropout");
+}
 
 }  // namespace
 
@@ -286,15 +385,22 @@ at::Tensor linear_cross_entropy(const at::Tensor& x, const Projection& head,
                                 const at::Tensor& targets, const CrossEntropyOptions& options,
                                 const std::optional<VocabularyPart>& part,
                                 const CountedRows& counted) {
-  SNUG_CHECK(part || x.size(0) == targets.size(0), "{} rows and {} targets", x.size(0),
-             targets.size(0));
-  SNUG_CHECK(!counted.rows.defined() || (counted.rows.size(0) == targets.size(0) &&
-                                         counted.count > 0 && counted.count <= targets.size(0)),
-             "{} of {} rows selected", counted.count, targets.size(0));
-  SNUG_CHECK(!counted.rows.defined() || !head.adapter || head.adapter->dropout == 0,
-             "rows cannot be selected for a head with dropout");
-  return LinearCrossEntropyFunction::apply(x, head, targets, options, part, counted,
-                                           at::GradMode::is_enabled(), head.any_trained());
+  const HeadLoss of{head, targets, options, part, counted};
+  check(x, of);
+  return LinearCrossEntropyFunction::apply(x, of, at::GradMode::is_enabled(), head.any_trained());
+}
+
+at::Tensor linear_log_probs(const at::Tensor& x, const Projection& head, const at::Tensor& targets,
+                            const LogProbsOptions& options,
+                            const std::optional<VocabularyPart>& part, const CountedRows& counted) {
+  const HeadLoss of{
+      head,
+      targets,
+      {.ignore_index = options.ignore_index, .form = options.form, .cut = options.cut},
+      part,
+      counted};
+  check(x, of);
+  return LinearLogProbsFunction::apply(x, of, at::GradMode::is_enabled(), head.any_trained());
 }
 
 }  // namespace snug::ops

@@ -1,6 +1,7 @@
 // The output head and its loss as one operator, a chunk of rows at a time, so that the logits of
-// all rows never exist at once. Gradients are computed in the forward, while the chunk's logits
-// exist; the backward only passes them on.
+// all rows never exist at once. Cross-entropy's gradients are computed in the forward, while the
+// chunk's logits exist; its backward only passes them on. Log-probabilities, whose gradients
+// depend on all of them, make the logits twice.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,8 +9,8 @@
 
 #include <optional>
 
-#include "core/ops/counted_rows.h"
 #include "core/ops/linear/projection.h"
+#include "core/ops/loss/counted_rows.h"
 #include "core/ops/tensor_share.h"
 
 namespace snug::ops {
@@ -22,7 +23,7 @@ struct RowCut {
   bool sums_apart = false;  // sum the head's gradients in float32 (core/ops/linear/linear.h)
 };
 
-// The chunking of linear_cross_entropy() for a head with `columns` of the vocabulary on this rank.
+// The chunking of the operators below for a head with `columns` of the vocabulary on this rank.
 RowCut cut_rows(const at::Tensor& x, const Projection& head, int64_t rows, int64_t columns,
                 bool training);
 
@@ -64,6 +65,20 @@ at::Tensor linear_cross_entropy(const at::Tensor& x, const Projection& head,
                                 const at::Tensor& targets, const CrossEntropyOptions& options,
                                 const std::optional<VocabularyPart>& part = std::nullopt,
                                 const CountedRows& counted = {});
+
+struct LogProbsOptions {
+  int64_t ignore_index = -100;
+  LogitForm form = {};
+  std::optional<RowCut> cut = std::nullopt;  // for tests
+};
+
+// log softmax(head(x))[target] of each row, (N) float32, 0 where the target is ignore_index. Its
+// gradient may be any, and is known only after all rows are: the backward makes the logits again,
+// chunk by chunk, and adds to the head's gradient buffers. Saves x. The rest is as above.
+at::Tensor linear_log_probs(const at::Tensor& x, const Projection& head, const at::Tensor& targets,
+                            const LogProbsOptions& options,
+                            const std::optional<VocabularyPart>& part = std::nullopt,
+                            const CountedRows& counted = {});
 
 // Products (S, V) of a head, float32, become logits in place. No gradient.
 void shape_logits(const at::Tensor& products, const LogitForm& form);
