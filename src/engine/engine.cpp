@@ -296,9 +296,9 @@ std::unique_ptr<Engine> make_engine(models::Model& model, const recipe::Recipe& 
   hold_frozen(model, recipe);
   engine.stage = make_stage(model, recipe, *engine.mesh);
   engine.units = engine.stage.units;
-  for_each_on(recipe, [&](const Behaviour& technique) {
-    if (technique.check != nullptr) technique.check(recipe, model, engine);
-  });
+  const std::vector<const Behaviour*> techniques = behaviours_on(recipe);
+  for (const Behaviour* technique : techniques)
+    if (technique->check != nullptr) technique->check(recipe, model, engine);
   engine.updated.resize(engine.units.size());
   engine.updates_on_host = recipe.updates_on_host();
   auto sharding = share_parameters(recipe, engine);
@@ -314,23 +314,22 @@ std::unique_ptr<Engine> make_engine(models::Model& model, const recipe::Recipe& 
   model.prepare(device, max_seqlen);
   const auto file = open_disk_file(recipe, engine, optimizer);
   std::vector<optim::NamedTensor> optimized = engine.parameters;
-  for_each_on(recipe, [&](const Behaviour& technique) {
-    if (technique.optimized != nullptr) optimized = technique.optimized(engine);
-  });
+  for (const Behaviour* technique : techniques)
+    if (technique->optimized != nullptr) optimized = technique->optimized(engine);
   engine.optimizer = make_optimizer(recipe, engine, optimized, file.get(), optimizer);
   engine.optimizer->set_groups(groups_of(engine, recipe));
   engine.copies = std::make_unique<ops::CopyStream>(device);
   exec::Policies policies;
-  for_each_on(recipe, [&](const Behaviour& technique) {
+  for (const Behaviour* technique : techniques) {
     const std::shared_ptr<exec::Updater> before = std::exchange(engine.updater, nullptr);
-    auto policy = technique.policy != nullptr ? technique.policy(recipe, engine) : nullptr;
+    auto policy = technique->policy != nullptr ? technique->policy(recipe, engine) : nullptr;
     if (policy != nullptr) policies.push_back(std::move(policy));
-    if (technique.updater != nullptr) engine.updater = technique.updater(engine, optimized);
+    if (technique->updater != nullptr) engine.updater = technique->updater(engine, optimized);
     if (before != nullptr && engine.updater != nullptr)
       throw UserError("{}: another technique updates the weights already; leave out one of the two",
-                      technique.key);
+                      technique->key);
     if (before != nullptr) engine.updater = before;
-  });
+  }
   if (sharding != nullptr) policies.push_back(std::move(sharding));
   if (engine.updater == nullptr) engine.updater = std::make_shared<UpdateAfterBackward>(engine);
   SNUG_CHECK(engine.updater->updates_in_sweep() == updates_in_sweep(recipe) &&
@@ -339,10 +338,9 @@ std::unique_ptr<Engine> make_engine(models::Model& model, const recipe::Recipe& 
   engine.executor =
       std::make_unique<exec::Executor>(engine.units, std::move(policies), engine.ledger(),
                                        engine.stage.ranges, make_links(model, recipe, engine));
-  for_each_on(recipe, [&](const Behaviour& technique) {
-    if (technique.complete_on_gpu != nullptr && ops::kernel_device(device) == at::kCUDA)
-      technique.complete_on_gpu(engine);
-  });
+  for (const Behaviour* technique : techniques)
+    if (technique->complete_on_gpu != nullptr && ops::kernel_device(device) == at::kCUDA)
+      technique->complete_on_gpu(engine);
   return made;
 }
 

@@ -111,11 +111,11 @@ void TrainingLoop::run() {
 }
 
 void TrainingLoop::tell_of_techniques() const {
-  engine::for_each_on(recipe_, [&](const engine::Behaviour& technique) {
-    if (technique.note == nullptr) return;
-    std::string note = technique.note(parts_.run.engine());
+  for (const engine::Behaviour* technique : engine::behaviours_on(recipe_)) {
+    if (technique->note == nullptr) continue;
+    std::string note = technique->note(parts_.run.engine());
     if (!note.empty()) parts_.log.record().notes.push_back(std::move(note));
-  });
+  }
 }
 
 // The record of a run that ends so must not look like any other's.

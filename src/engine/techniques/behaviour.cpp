@@ -35,26 +35,27 @@ void add_technique(const recipe::Technique& technique, const Behaviour& behaviou
   all_behaviours().push_back(behaviour);
 }
 
-void for_each_on(const recipe::Recipe& recipe, const std::function<void(const Behaviour&)>& use) {
+std::vector<const Behaviour*> behaviours_on(const recipe::Recipe& recipe) {
   const std::vector<const recipe::Technique*> on = recipe::techniques_on(recipe);
+  std::vector<const Behaviour*> result;
   for (const Behaviour& behaviour : behaviours())
-    if (std::ranges::find(on, behaviour.key, &recipe::Technique::key) != on.end()) use(behaviour);
+    if (std::ranges::find(on, behaviour.key, &recipe::Technique::key) != on.end())
+      result.push_back(&behaviour);
+  return result;
 }
 
 Simulation simulation_of(const recipe::Recipe& recipe) {
   Simulation simulation;
-  for_each_on(recipe, [&](const Behaviour& behaviour) {
-    if (behaviour.simulate != nullptr) behaviour.simulate(simulation);
-  });
+  for (const Behaviour* behaviour : behaviours_on(recipe))
+    if (behaviour->simulate != nullptr) behaviour->simulate(simulation);
   return simulation;
 }
 
 namespace {
 
 bool any_on(const recipe::Recipe& recipe, bool Behaviour::*trait) {
-  bool any = false;
-  for_each_on(recipe, [&](const Behaviour& behaviour) { any |= behaviour.*trait; });
-  return any;
+  return std::ranges::any_of(behaviours_on(recipe),
+                             [&](const Behaviour* behaviour) { return behaviour->*trait; });
 }
 
 }  // namespace

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -59,8 +58,8 @@ const std::vector<Behaviour>& behaviours();
 // option is read, printed and checked like any other, and its policy is part of plans. Throws
 // UserError for a key that an option has already.
 void add_technique(const recipe::Technique& technique, const Behaviour& behaviour);
-// Calls `use` with those of the techniques that are on.
-void for_each_on(const recipe::Recipe& recipe, const std::function<void(const Behaviour&)>& use);
+// Those of the techniques that are on.
+std::vector<const Behaviour*> behaviours_on(const recipe::Recipe& recipe);
 
 Simulation simulation_of(const recipe::Recipe& recipe);
 bool updates_in_sweep(const recipe::Recipe& recipe);
