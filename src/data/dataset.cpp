@@ -73,8 +73,10 @@ std::vector<Row> read_all(const std::vector<fs::path>& files, const Columns& col
 }
 
 // The columns of rows that anybody may have written, for this model.
-Columns columns_for(const Reading& reading, std::set<std::string>& unread) {
-  return {.pictures = reading.image_size > 0, .unread = &unread};
+Columns columns_for(const DatasetOptions& options, std::set<std::string>& unread) {
+  return {.pictures = options.reading.image_size > 0,
+          .preferences = options.preferences,
+          .unread = &unread};
 }
 
 Split read_json_data(const DatasetOptions& options, const Columns& columns) {
@@ -167,10 +169,11 @@ void report(const SampleStore& store, const char* part, const std::string& style
   if (store.num_without_loss() == 0) return;
   const std::string without = fmt::format(
       "{} data: {} of {} samples have no token to learn from: their prompts fill "
-      "train.max_seq_length = {} (raise it, or shorten the prompts), or their answers are empty or "
-      "without loss{}",
+      "train.max_seq_length = {} (raise it, or shorten the prompts), or their answers are {}{}",
       part, with_commas(store.num_without_loss()), with_commas(store.count()),
-      options.max_seq_length, is_left_out ? "; they are left out" : "");
+      options.max_seq_length,
+      store.documents_per_sample() > 1 ? "empty or equal" : "empty or without loss",
+      is_left_out ? "; they are left out" : "");
   const bool none_is_left = store.num_without_loss() == store.count();
   if (none_is_left && std::string_view(part) != "validation") throw UserError("{}", without);
   warn("{}", without);
@@ -251,7 +254,10 @@ std::string usual_reason(const std::string& style, const RowCounts& counts) {
 
 Split read_split(const DatasetOptions& options, const NamedSet* set,
                  const DownloadFunction& download, std::set<std::string>& unread) {
-  const Columns columns = columns_for(options.reading, unread);
+  const Columns columns = columns_for(options, unread);
+  if (set && options.preferences)
+    throw UserError("--data {}: its rows have one answer, and preferences compare two; give a file",
+                    set->name);
   Split split = set                           ? read_named_data(options, *set, download)
                 : options.name == "HFDataset" ? read_hugging_face_data(options, columns)
                                               : read_json_data(options, columns);
@@ -379,9 +385,12 @@ Dataset load_dataset(const DatasetOptions& options, const TextEncoder& encoder,
   // A step of such samples alone would change the weights by their decay.
   if (drops) dataset.train.drop_without_loss(dataset.train_numbers);
   dataset.validation = tokenize(split.validation, dataset.validation_pictures);
+  const bool has_pairs = options.preferences && drops;
   dataset.processor = options.processor;
   dataset.num_workers = options.num_workers;
-  report(dataset.validation, "validation", dataset.prompt_style, options);
+  report(dataset.validation, "validation", dataset.prompt_style, options, has_pairs);
+  // Two equal answers would count as a pair that is not learnt.
+  if (has_pairs) dataset.validation.drop_without_loss(dataset.validation_numbers);
   split.validation.resize(std::min(kShownRows, split.validation.size()));
   dataset.validation_rows = std::move(split.validation);
   return dataset;
@@ -389,6 +398,7 @@ Dataset load_dataset(const DatasetOptions& options, const TextEncoder& encoder,
 
 std::optional<bool> masks_prompts(const Dataset& dataset, std::optional<bool> given) {
   if (dataset.train_pictures.rows != nullptr) return true;
+  if (dataset.train.documents_per_sample() > 1) return true;
   if (given) return given;
   const RowCounts& counts = dataset.row_counts;
   const int64_t others =

@@ -33,6 +33,7 @@ struct DatasetOptions {
   std::optional<bool> mask_prompt = {};
   bool include_multiturn_conversations = false;
   bool split_turns = false;         // see split_turns()
+  bool preferences = false;         // rows say which of two answers is better
   bool keep_empty_answers = false;  // of chats: learn that nothing is said
   bool keep_without_loss = false;   // samples from which nothing is learnt, to look at them
   int32_t ignore_index = -100;

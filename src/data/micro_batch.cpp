@@ -162,37 +162,31 @@ MicroBatch assemble(const std::vector<View>& views, const MicroBatchOptions& opt
   return batch;
 }
 
-std::vector<int64_t> documents_of(std::span<const int64_t> samples, int64_t documents_per_sample) {
-  std::vector<int64_t> documents;
-  for (const int64_t sample : samples)
-    for (int64_t k = 0; k < documents_per_sample; ++k)
-      documents.push_back(sample * documents_per_sample + k);
-  return documents;
-}
-
 // A row's numbers are those of its target, if it has one: of the next token, or behind an encoder
 // of the target at the same place.
-void place_columns(MicroBatch& batch, const SampleStore& store,
-                   std::span<const int64_t> documents) {
+void place_columns(MicroBatch& batch, const SampleStore& store, std::span<const int64_t> indices) {
   for (const ColumnOfNumbers& column : store.columns()) {
     ColumnOfNumbers& own = batch.columns.emplace_back(ColumnOfNumbers{
         .is_per_target = column.is_per_target, .width = column.width, .fill = column.fill});
     const auto width = static_cast<size_t>(column.width);
     if (column.is_per_target) own.values.assign(batch.input_ids.size() * width, column.fill);
-    for (size_t d = 0; d < documents.size(); ++d) {
-      std::span<const float> numbers = store.numbers(column, documents[d]);
-      if (!column.is_per_target) {
-        own.values.insert(own.values.end(), numbers.begin(), numbers.end());
-        continue;
+    size_t document = 0;
+    for (const int64_t index : indices)
+      for (int64_t d = 0; d < store.documents_per_sample(); ++d, ++document) {
+        std::span<const float> numbers = store.numbers(column, index, d);
+        if (!column.is_per_target) {
+          own.values.insert(own.values.end(), numbers.begin(), numbers.end());
+          continue;
+        }
+        const auto source = static_cast<size_t>(store.document(index, d).source_tokens);
+        numbers = numbers.subspan(width * std::max<size_t>(1, source));
+        const auto begin = static_cast<size_t>(batch.cu_seqlens[document]);
+        for (size_t i = 0; i < numbers.size() / width; ++i)
+          if (batch.targets[begin + i] != batch.ignore_index)
+            std::ranges::copy(
+                numbers.subspan(i * width, width),
+                own.values.begin() + static_cast<std::ptrdiff_t>((begin + i) * width));
       }
-      const auto source = static_cast<size_t>(store.source_tokens(documents[d]));
-      numbers = numbers.subspan(width * std::max<size_t>(1, source));
-      const auto begin = static_cast<size_t>(batch.cu_seqlens[d]);
-      for (size_t i = 0; i < numbers.size() / width; ++i)
-        if (batch.targets[begin + i] != batch.ignore_index)
-          std::ranges::copy(numbers.subspan(i * width, width),
-                            own.values.begin() + static_cast<std::ptrdiff_t>((begin + i) * width));
-    }
   }
 }
 
@@ -208,13 +202,14 @@ MicroBatch make_micro_batch(std::span<const Sample> samples, const MicroBatchOpt
 
 MicroBatch make_micro_batch(const SampleStore& store, std::span<const int64_t> indices,
                             const MicroBatchOptions& options) {
-  const std::vector<int64_t> documents = documents_of(indices, options.documents_per_sample);
   std::vector<StoredView> views;
-  for (const int64_t index : documents)
-    views.push_back({store.stored_ids(index), store.raw_tokens(index), store.source_tokens(index),
-                     store.num_pictures(index)});
+  for (const int64_t index : indices)
+    for (int64_t d = 0; d < store.documents_per_sample(); ++d) {
+      const SampleStore::Document own = store.document(index, d);
+      views.push_back({own.stored, own.raw_tokens, own.source_tokens, own.num_pictures});
+    }
   MicroBatch batch = assemble(views, options);
-  place_columns(batch, store, documents);
+  place_columns(batch, store, indices);
   batch.picks_rows = !options.padding_in_loss &&
                      (!options.packing || (options.picks_few_targets && store.few_targets()));
   return batch;

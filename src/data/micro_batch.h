@@ -49,9 +49,6 @@ struct MicroBatch {
 
 struct MicroBatchOptions {
   bool packing = true;
-  // A sample's documents, one after the other in the store: sample i has those from i times as many
-  // on. For an objective over pairs.
-  int64_t documents_per_sample = 1;
   // Leave the head's product of rows without a target out where packed samples have many of those,
   // which a plan must know; padded ones always do.
   bool picks_few_targets = true;

@@ -394,6 +394,77 @@ Sample make_sample(const Row& row, const PromptStyle& style, const TextEncoder& 
   return sample;
 }
 
+namespace {
+
+// The tokens that all begin with and that have no loss.
+int64_t shared_prompt(const std::vector<Sample>& samples, int32_t ignore_index) {
+  const Sample& first = samples.front();
+  int64_t count = 0;
+  const auto is_shared = [&](const Sample& sample) {
+    const auto at = static_cast<size_t>(count);
+    return count < std::ssize(sample.ids) && sample.ids[at] == first.ids[at] &&
+           sample.labels[at] == ignore_index;
+  };
+  while (std::ranges::all_of(samples, is_shared)) ++count;
+  return count;
+}
+
+// A ready prompt's continuations, each encoded with it as one text. They begin where the tokens of
+// any of them depart from the prompt's own, as in TRL: a token over the border is theirs.
+std::vector<Sample> continuations(const std::string& prompt, std::span<const Row* const> rows,
+                                  const TextEncoder& encoder, int32_t ignore_index) {
+  const std::vector<int32_t> asked = encoder.encode_prompt(prompt);
+  auto shared = std::ssize(asked);
+  std::vector<Sample> samples;
+  for (const Row* row : rows) {
+    Sample& sample = samples.emplace_back();
+    sample.ids = encoder.with_eos(encoder.encode_prompt(prompt + row->output));
+    sample.raw_tokens = std::ssize(sample.ids);
+    shared = std::min(shared, std::ranges::mismatch(asked, sample.ids).in1 - asked.begin());
+  }
+  for (Sample& sample : samples) {
+    sample.labels = sample.ids;
+    std::fill_n(sample.labels.begin(), shared, ignore_index);
+  }
+  return samples;
+}
+
+}  // namespace
+
+void cut_together(std::vector<Sample>& samples, int64_t limit, int32_t ignore_index) {
+  int64_t beyond = 0;
+  for (const Sample& sample : samples) beyond = std::max(beyond, std::ssize(sample.ids) - limit);
+  if (limit <= 0 || beyond <= 0) return;
+  const auto front =
+      static_cast<std::ptrdiff_t>(std::min(beyond, shared_prompt(samples, ignore_index)));
+  for (Sample& sample : samples)
+    for (std::vector<int32_t>* tokens : {&sample.ids, &sample.labels}) {
+      const auto size = std::ssize(*tokens);
+      tokens->erase(tokens->begin(), tokens->begin() + front);
+      if (std::ssize(*tokens) > limit) tokens->resize(static_cast<size_t>(limit));
+      if (tokens == &sample.ids) sample.cut_tokens += size - std::ssize(*tokens);
+    }
+}
+
+std::vector<Sample> make_samples(const Row& row, const PromptStyle& style,
+                                 const TextEncoder& encoder, const SampleOptions& options) {
+  SampleOptions whole = options;
+  whole.mask_prompt = true;
+  whole.max_seq_length = 0;
+  std::vector<const Row*> rows{&row};
+  for (const Row& other : row.others) rows.push_back(&other);
+  const bool continues = !style.is_chat() && std::ranges::all_of(rows, [&](const Row* own) {
+    return own->kind == RowKind::Completion && own->instruction == row.instruction;
+  });
+  std::vector<Sample> samples;
+  if (continues)
+    samples = continuations(style.prompt(row), rows, encoder, options.ignore_index);
+  else
+    for (const Row* own : rows) samples.push_back(make_sample(*own, style, encoder, whole));
+  cut_together(samples, options.max_seq_length, options.ignore_index);
+  return samples;
+}
+
 Sample make_caption_sample(const std::string& asked, const std::string& told,
                            const TextEncoder& encoder, const SampleOptions& options) {
   const std::string prompt = without_marks(asked), caption = without_marks(told);

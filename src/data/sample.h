@@ -54,6 +54,16 @@ struct Sample {
 Sample make_sample(const Row& row, const PromptStyle& style, const TextEncoder& encoder,
                    const SampleOptions& options, std::span<const Grid> grids = {});
 
+// The row's sample and those of its others, whose prompts have no loss; too long ones are cut
+// together.
+std::vector<Sample> make_samples(const Row& row, const PromptStyle& style,
+                                 const TextEncoder& encoder, const SampleOptions& options);
+
+// Cuts documents of one sample to `limit` tokens each; 0: nothing. All lose as many tokens of what
+// they begin with and do not learn, from its beginning, and their ends only where that is not
+// enough.
+void cut_together(std::vector<Sample>& samples, int64_t limit, int32_t ignore_index);
+
 // A picture's sample: placeholders, prompt, caption, end of sequence; only the caption is learned.
 // The order is Blip2Processor's: the beginning-of-sequence token after the placeholders and, with
 // an encoder, the end of sequence after the prompt. Marks of pictures in the texts are left out,

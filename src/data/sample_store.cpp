@@ -2,7 +2,6 @@
 #include "data/sample_store.h"
 
 #include <algorithm>
-#include <bit>
 #include <functional>
 #include <numeric>
 
@@ -14,48 +13,78 @@ namespace snug::data {
 SampleStore SampleStore::tokenize(std::span<const Row> rows, const PromptStyle& style,
                                   const TextEncoder& encoder, const SampleOptions& options,
                                   int num_workers) {
-  const auto make = [&](int64_t i) {
+  const bool has_others = !rows.empty() && !rows.front().others.empty();
+  const auto make = [&](int64_t i) -> std::vector<Sample> {
     const Row& row = rows[static_cast<size_t>(i)];
     try {
-      return make_sample(row, style, encoder, options);
+      if (has_others) return make_samples(row, style, encoder, options);
+      return {make_sample(row, style, encoder, options)};
     } catch (const UserError& error) {
       throw UserError("data row {}: {}", row.number > 0 ? row.number : i + 1, error.what());
     }
   };
-  return build(std::ssize(rows), options.ignore_index, make, num_workers);
+  const int64_t documents = 1 + (has_others ? std::ssize(rows.front().others) : 0);
+  return build_groups(std::ssize(rows), documents, options.ignore_index, make, num_workers);
 }
 
 SampleStore SampleStore::build(int64_t count, int32_t ignore_index,
                                const std::function<Sample(int64_t)>& make, int num_workers) {
+  const auto alone = [&](int64_t i) { return std::vector<Sample>{make(i)}; };
+  return build_groups(count, 1, ignore_index, alone, num_workers);
+}
+
+SampleStore SampleStore::build_groups(int64_t count, int64_t documents_per_sample,
+                                      int32_t ignore_index,
+                                      const std::function<std::vector<Sample>(int64_t)>& make,
+                                      int num_workers) {
   // Blocks bound what is held twice, and keep threads busy over rows of very different lengths.
   constexpr int64_t kBlock = 1024;
   SampleStore store;
   store.ignore_index_ = ignore_index;
-  std::vector<Sample> block;
+  std::vector<std::vector<Sample>> block;
   for (int64_t begin = 0; begin < count; begin += kBlock) {
-    block.assign(static_cast<size_t>(std::min(kBlock, count - begin)), Sample());
+    block.assign(static_cast<size_t>(std::min(kBlock, count - begin)), {});
     for_each_index(block.size(), num_workers,
                    [&](size_t i) { block[i] = make(begin + static_cast<int64_t>(i)); });
-    for (const Sample& sample : block) store.append(sample);
+    for (const std::vector<Sample>& group : block) {
+      SNUG_CHECK(std::ssize(group) == documents_per_sample, "{} documents of a sample, not {}",
+                 group.size(), documents_per_sample);
+      for (const Sample& sample : group) store.append(sample);
+      // Counted as one by what is said of samples.
+      const auto is_cut = [](const Sample& sample) { return sample.cut_tokens > 0; };
+      store.num_truncated_ -= std::max<int64_t>(0, std::ranges::count_if(group, is_cut) - 1);
+    }
   }
   store.pool_.shrink_to_fit();
+  if (documents_per_sample > 1) store.group(documents_per_sample);
   return store;
 }
 
+bool SampleStore::teaches(int64_t index) const {
+  const auto targets = num_targets_.begin() + first_document(index);
+  if (std::find(targets, targets + documents_per_sample_, 0) != targets + documents_per_sample_)
+    return false;
+  const auto first = document(index, 0).stored;
+  for (int64_t d = 1; d < documents_per_sample_; ++d)
+    if (!std::ranges::equal(document(index, d).stored, first)) return true;
+  return documents_per_sample_ == 1;
+}
+
 void SampleStore::drop_without_loss(std::vector<int64_t>& beside) {
-  if (num_without_loss_ == 0 || num_without_loss_ == num_different()) return;
   SNUG_CHECK(std::ssize(beside) == num_different(), "{} entries beside {} samples", beside.size(),
              num_different());
   SNUG_CHECK(columns_.empty(), "samples left out beside {} columns", columns_.size());
+  if (num_without_loss_ == 0 || num_without_loss_ == num_different()) return;
   SampleStore kept;
   kept.ignore_index_ = ignore_index_;
   std::vector<int64_t> kept_beside;
   for (int64_t i = 0; i < num_different(); ++i) {
-    if (num_targets(i) == 0) continue;
-    kept.append(sample(i));
+    if (!teaches(i)) continue;
+    for (int64_t d = 0; d < documents_per_sample_; ++d) kept.append(sample(i, d));
     kept_beside.push_back(beside[static_cast<size_t>(i)]);
   }
   kept.pool_.shrink_to_fit();
+  if (documents_per_sample_ > 1) kept.group(documents_per_sample_);
   // What was counted of all rows.
   kept.num_truncated_ = num_truncated_;
   kept.cut_tokens_ = cut_tokens_;
@@ -63,6 +92,15 @@ void SampleStore::drop_without_loss(std::vector<int64_t>& beside) {
   kept.left_out_ = std::move(left_out_);
   *this = std::move(kept);
   beside = std::move(kept_beside);
+}
+
+void SampleStore::group(int64_t documents_per_sample) {
+  SNUG_CHECK(count_ == 0 && documents_per_sample_ == 1 && documents_per_sample >= 1 &&
+                 num_different() % documents_per_sample == 0,
+             "{} documents in samples of {}", num_different(), documents_per_sample);
+  documents_per_sample_ = documents_per_sample;
+  num_without_loss_ = 0;
+  for (int64_t i = 0; i < num_different(); ++i) num_without_loss_ += teaches(i) ? 0 : 1;
 }
 
 void SampleStore::repeat_to(int64_t count) {
@@ -73,11 +111,13 @@ void SampleStore::repeat_to(int64_t count) {
 
 int64_t SampleStore::total_tokens() const {
   if (count_ == 0) return offsets_.back();
-  return count_ / num_different() * offsets_.back() + offsets_[count_ % num_different()];
+  return count_ / num_different() * offsets_.back() +
+         offsets_[count_ % num_different() * documents_per_sample_];
 }
 
 void SampleStore::append(const Sample& sample) {
-  SNUG_CHECK(count_ == 0 && columns_.empty(), "a sample appended to repeated ones, or to columns");
+  SNUG_CHECK(count_ == 0 && columns_.empty() && documents_per_sample_ == 1,
+             "a sample appended to repeated ones, to pairs, or beside columns");
   SNUG_CHECK(sample.ids.size() == sample.labels.size(), "{} ids, {} labels", sample.ids.size(),
              sample.labels.size());
   for (size_t i = 0; i < sample.ids.size(); ++i) {
@@ -111,46 +151,67 @@ void SampleStore::append_count(std::vector<int32_t>& counts, int64_t count) cons
   counts.push_back(static_cast<int32_t>(count));
 }
 
-std::span<const LeftOut> SampleStore::left_out_of(int64_t index) const {
-  const auto found = left_out_of_.find(place(index));
+std::span<const LeftOut> SampleStore::left_out_of(int64_t index, int64_t d) const {
+  const auto found = left_out_of_.find(first_document(index) + d);
   return found == left_out_of_.end() ? std::span<const LeftOut>() : found->second;
 }
 
 std::span<const int32_t> SampleStore::stored_ids(int64_t index) const {
-  return {pool_.data() + offsets_[place(index)], static_cast<size_t>(length(index))};
+  return {pool_.data() + offsets_[first_document(index)], static_cast<size_t>(length(index))};
 }
 
-Sample SampleStore::sample(int64_t index) const {
+SampleStore::Document SampleStore::document(int64_t index, int64_t d) const {
+  const int64_t at = first_document(index) + d;
+  const auto count = [&](const std::vector<int32_t>& counts) {
+    return counts.empty() ? 0 : counts[static_cast<size_t>(at)];
+  };
+  return {
+      .stored = {pool_.data() + offsets_[at], static_cast<size_t>(offsets_[at + 1] - offsets_[at])},
+      .raw_tokens = count(raw_tokens_),
+      .source_tokens = count(source_tokens_),
+      .num_pictures = count(num_pictures_)};
+}
+
+Sample SampleStore::sample(int64_t index, int64_t d) const {
   Sample sample;
-  for (const int32_t stored : stored_ids(index)) {
+  const Document own = document(index, d);
+  for (const int32_t stored : own.stored) {
     sample.ids.push_back(stored < 0 ? ~stored : stored);
     sample.labels.push_back(stored < 0 ? ignore_index_ : stored);
   }
-  sample.raw_tokens = raw_tokens_[place(index)];
-  sample.source_tokens = source_tokens(index);
-  sample.num_pictures = num_pictures(index);
+  sample.raw_tokens = own.raw_tokens;
+  sample.source_tokens = own.source_tokens;
+  sample.num_pictures = own.num_pictures;
   return sample;
 }
 
 void SampleStore::set_columns(std::vector<ColumnOfNumbers> columns) {
   for (const ColumnOfNumbers& column : columns) {
-    const int64_t rows = column.is_per_target ? offsets_.back() : num_different();
-    SNUG_CHECK(count_ == 0 && std::ssize(column.values) == rows * column.width,
-               "{} numbers of {} rows of {}", column.values.size(), rows, column.width);
+    const int64_t rows = column.is_per_target ? offsets_.back() : std::ssize(raw_tokens_);
+    SNUG_CHECK(std::ssize(column.values) == rows * column.width, "{} numbers of {} rows of {}",
+               column.values.size(), rows, column.width);
   }
   columns_ = std::move(columns);
 }
 
-std::span<const float> SampleStore::numbers(const ColumnOfNumbers& column, int64_t index) const {
-  const int64_t at = place(index);
+std::span<const float> SampleStore::numbers(const ColumnOfNumbers& column, int64_t index,
+                                            int64_t d) const {
+  const int64_t at = first_document(index) + d;
   const int64_t first = column.is_per_target ? offsets_[at] : at;
-  const int64_t rows = column.is_per_target ? length(index) : 1;
+  const int64_t rows = column.is_per_target ? offsets_[at + 1] - offsets_[at] : 1;
   return {column.values.data() + first * column.width, static_cast<size_t>(rows * column.width)};
+}
+
+int64_t SampleStore::longest_document(int64_t index) const {
+  int64_t longest = 0;
+  for (int64_t d = 0; d < documents_per_sample_; ++d)
+    longest = std::max<int64_t>(longest, std::ssize(document(index, d).stored));
+  return longest;
 }
 
 int64_t SampleStore::longest() const {
   int64_t longest = 0;
-  for (int64_t i = 0; i < num_different(); ++i) longest = std::max(longest, length(i));
+  for (int64_t i = 0; i < num_different(); ++i) longest = std::max(longest, longest_document(i));
   return longest;
 }
 
@@ -192,7 +253,7 @@ double SampleStore::mean_pictures() const {
 
 int64_t SampleStore::most(const std::vector<int32_t>& counts, int64_t wanted) const {
   std::vector<int32_t> all;
-  for (int64_t i = 0; i < count(); ++i) all.push_back(counts[place(i)]);
+  for (int64_t i = 0; i < count(); ++i) all.push_back(static_cast<int32_t>(sum_of(counts, i)));
   const int64_t times = times_each(wanted);
   std::partial_sort(all.begin(), all.begin() + (wanted + times - 1) / times, all.end(),
                     std::greater<>());
@@ -209,8 +270,7 @@ uint64_t SampleStore::fingerprint() const {
   for (const int32_t source : source_tokens_) mix(static_cast<uint32_t>(source));
   for (const int32_t pictures : num_pictures_) mix(static_cast<uint32_t>(pictures));
   if (count_ > 0) mix(static_cast<uint64_t>(count_));
-  for (const ColumnOfNumbers& column : columns_)
-    for (const float number : column.values) mix(std::bit_cast<uint32_t>(number));
+  if (documents_per_sample_ > 1) mix(static_cast<uint64_t>(documents_per_sample_));
   return hash;
 }
 

@@ -1,12 +1,14 @@
-// All samples of a data set as token ids in one array: 4 bytes per token, and per sample an offset
-// and a few counts. An id whose label is ignored is stored as its bitwise complement, so labels
-// cost no memory.
+// All samples of a data set as token ids in one array: 4 bytes per token, and per document an
+// offset and a few counts. An id whose label is ignored is stored as its bitwise complement, so
+// labels cost no memory. A sample is a document, or several that stay together: those of a pair.
+// What is said of a sample is the sum over its documents.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <numeric>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,8 +17,8 @@
 
 namespace snug::data {
 
-// Numbers beside the tokens, which an objective asks for: `width` of each sample, or of each of its
-// tokens as a target.
+// Numbers beside the tokens, which an objective asks for: `width` of each document, or of each of
+// its tokens as a target.
 struct ColumnOfNumbers {
   bool is_per_target = false;
   int64_t width = 1;
@@ -28,7 +30,8 @@ class SampleStore {
  public:
   SampleStore() = default;
 
-  // Tokenizes with `num_workers` threads (0 counts as 1); the result does not depend on their
+  // Rows with others become samples of several documents, all of them then. Tokenizes with
+  // `num_workers` threads (0 counts as 1); the result does not depend on their
   // number. An error in a row is thrown with the row's number.
   static SampleStore tokenize(std::span<const Row> rows, const PromptStyle& style,
                               const TextEncoder& encoder, const SampleOptions& options,
@@ -37,9 +40,18 @@ class SampleStore {
   // The same for the samples of `make(0 … count-1)`, which must be thread-safe.
   static SampleStore build(int64_t count, int32_t ignore_index,
                            const std::function<Sample(int64_t)>& make, int num_workers);
+  // The same of samples of several documents each.
+  static SampleStore build_groups(int64_t count, int64_t documents_per_sample, int32_t ignore_index,
+                                  const std::function<std::vector<Sample>(int64_t)>& make,
+                                  int num_workers);
 
-  // Leaves out the samples from which nothing is learnt, which num_without_loss() still counts, and
-  // of `beside`, which has an entry for each sample, theirs.
+  // Makes samples of so many documents each out of those that are there, in their order. Nothing
+  // may be appended or left out afterwards.
+  void group(int64_t documents_per_sample);
+
+  // Leaves out the samples from which nothing is learnt, such as a pair of which answers are
+  // equal or one is empty, which
+  // num_without_loss() still counts, and of `beside`, which has an entry for each sample, theirs.
   void drop_without_loss(std::vector<int64_t>& beside);
 
   void append(const Sample& sample);
@@ -47,34 +59,41 @@ class SampleStore {
   // appended afterwards.
   void repeat_to(int64_t count);
 
-  // Of all samples that are there, in their order; none may be added or left out afterwards.
+  // Of all different samples, in their order; none may be added or left out afterwards.
   void set_columns(std::vector<ColumnOfNumbers> columns);
   const std::vector<ColumnOfNumbers>& columns() const { return columns_; }
-  // The sample's numbers: (width), or (its tokens, width).
-  std::span<const float> numbers(const ColumnOfNumbers& column, int64_t index) const;
+  // Document d of a sample.
+  struct Document {
+    std::span<const int32_t> stored;  // as stored_ids()
+    int64_t raw_tokens = 0;
+    int64_t source_tokens = 0;  // how many of its first tokens an encoder reads
+    int64_t num_pictures = 0;
+  };
+  Document document(int64_t index, int64_t d) const;
+  // Its numbers: (width), or (its tokens, width).
+  std::span<const float> numbers(const ColumnOfNumbers& column, int64_t index, int64_t d) const;
 
+  int64_t documents_per_sample() const { return documents_per_sample_; }
   int64_t count() const { return count_ > 0 ? count_ : num_different(); }
-  int64_t num_different() const { return static_cast<int64_t>(raw_tokens_.size()); }
-  bool empty() const { return raw_tokens_.empty(); }
+  int64_t num_different() const { return std::ssize(raw_tokens_) / documents_per_sample_; }
+  bool empty() const { return num_different() == 0; }
   int64_t length(int64_t index) const {
-    const int64_t at = place(index);
-    return offsets_[at + 1] - offsets_[at];
+    const int64_t first = first_document(index);
+    return offsets_[first + documents_per_sample_] - offsets_[first];
   }
-  int64_t raw_tokens(int64_t index) const { return raw_tokens_[place(index)]; }
-  // How many of the sample's first tokens an encoder reads.
-  int64_t source_tokens(int64_t index) const {
-    return source_tokens_.empty() ? 0 : source_tokens_[place(index)];
-  }
-  int64_t num_targets(int64_t index) const { return num_targets_[place(index)]; }
-  int64_t num_pictures(int64_t index) const {
-    return num_pictures_.empty() ? 0 : num_pictures_[place(index)];
-  }
-  Sample sample(int64_t index) const;
+  // Tokens of its longest document.
+  int64_t longest_document(int64_t index) const;
+  int64_t raw_tokens(int64_t index) const { return sum_of(raw_tokens_, index); }
+  int64_t source_tokens(int64_t index) const { return sum_of(source_tokens_, index); }
+  int64_t num_targets(int64_t index) const { return sum_of(num_targets_, index); }
+  int64_t num_pictures(int64_t index) const { return sum_of(num_pictures_, index); }
+  // The same as a sample of its own.
+  Sample sample(int64_t index, int64_t d = 0) const;
   // Ids as stored: value >= 0 is an id that is its own label, value < 0 the complement of an
   // ignored id.
   std::span<const int32_t> stored_ids(int64_t index) const;
 
-  int64_t longest() const;  // tokens of the longest sample
+  int64_t longest() const;  // tokens of the longest document
   int64_t total_tokens() const;
   int64_t num_truncated() const { return num_truncated_; }
   int64_t cut_tokens() const { return cut_tokens_; }              // cut from all samples together
@@ -85,12 +104,14 @@ class SampleStore {
     const auto found = left_out_.find(what);
     return found == left_out_.end() ? 0 : found->second;
   }
-  std::span<const LeftOut> left_out_of(int64_t index) const;
+  std::span<const LeftOut> left_out_of(int64_t index, int64_t d = 0) const;
   int32_t ignore_index() const { return ignore_index_; }
   // The `count` longest samples, longest first, which form the largest possible micro-batch. With
   // an encoder the length is that of source and target together. If there are fewer, each may be
   // there as often as all would be to make up so many.
   std::vector<int64_t> longest_samples(int64_t count) const { return longest(count, &length_of); }
+  // The same by length of their longest document, to which all are padded.
+  std::vector<int64_t> longest_padded(int64_t count) const { return longest(count, &padded_to); }
   // The same by length of the source, or of the target.
   std::vector<int64_t> longest_sources(int64_t count) const { return longest(count, &source_of); }
   std::vector<int64_t> longest_targets(int64_t count) const { return longest(count, &target_of); }
@@ -101,12 +122,23 @@ class SampleStore {
   // The largest number of pictures that `count` samples have together.
   int64_t most_pictures(int64_t count) const;
   double mean_pictures() const;  // of a sample
-  // A hash, to check that a resumed run reads the same samples.
+  // A hash of the tokens, to check that a resumed run reads the same samples.
   uint64_t fingerprint() const;
 
  private:
+  bool teaches(int64_t index) const;
   int64_t place(int64_t index) const { return count_ > 0 ? index % num_different() : index; }
+  int64_t first_document(int64_t index) const { return place(index) * documents_per_sample_; }
+  // Of counts by document, none of which are 0.
+  int64_t sum_of(const std::vector<int32_t>& counts, int64_t index) const {
+    if (counts.empty()) return 0;
+    const auto first = counts.begin() + first_document(index);
+    return std::accumulate(first, first + documents_per_sample_, int64_t{0});
+  }
   static int64_t length_of(const SampleStore& store, int64_t i) { return store.length(i); }
+  static int64_t padded_to(const SampleStore& store, int64_t i) {
+    return store.longest_document(i);
+  }
   static int64_t source_of(const SampleStore& store, int64_t i) { return store.source_tokens(i); }
   static int64_t target_of(const SampleStore& store, int64_t i) {
     return store.length(i) - store.source_tokens(i);
@@ -117,9 +149,11 @@ class SampleStore {
   int64_t times_each(int64_t wanted) const;
   void append_count(std::vector<int32_t>& counts, int64_t count) const;
 
+  int64_t documents_per_sample_ = 1;
   int64_t count_ = 0;  // of repeated samples; 0: no repetition
+  // By document.
   std::vector<int32_t> pool_;
-  std::vector<int64_t> offsets_ = {0};  // count + 1
+  std::vector<int64_t> offsets_ = {0};  // one more than documents
   std::vector<int32_t> raw_tokens_;
   std::vector<int32_t> num_targets_;    // labels that are learnt
   std::vector<int32_t> source_tokens_;  // empty if no sample has any

@@ -79,9 +79,9 @@ std::vector<LengthBin> bins_of(const std::vector<int64_t>& sorted) {
 
 }  // namespace
 
-int64_t learnt_tokens(const SampleStore& store, int64_t index) {
+int64_t learnt_tokens(const SampleStore& store, int64_t index, int64_t d) {
   // The first token is never a target, since nothing precedes it.
-  const auto ids = store.stored_ids(index);
+  const auto ids = store.document(index, d).stored;
   if (ids.empty()) return 0;
   return std::ranges::count_if(ids.subspan(1), [](int32_t stored) { return stored >= 0; });
 }
@@ -117,7 +117,8 @@ DataSurvey survey(const Dataset& dataset) {
     for (const auto& [what, count] : store->left_out()) result.left_out[what] += count;
     for (int64_t i = 0; i < store->count(); ++i) {
       lengths.push_back(store->length(i));
-      result.learnt_tokens += learnt_tokens(*store, i);
+      for (int64_t d = 0; d < store->documents_per_sample(); ++d)
+        result.learnt_tokens += learnt_tokens(*store, i, d);
     }
   }
   std::ranges::sort(lengths);

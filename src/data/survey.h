@@ -43,7 +43,7 @@ DataSurvey survey(const Dataset& dataset);
 int64_t row_number(const Dataset& dataset, SampleAt at);
 // All samples, by their rows.
 std::vector<SampleAt> samples_by_row(const Dataset& dataset);
-// The number of a sample's tokens that are targets.
-int64_t learnt_tokens(const SampleStore& store, int64_t index);
+// How many tokens of a sample's document d are targets.
+int64_t learnt_tokens(const SampleStore& store, int64_t index, int64_t d = 0);
 
 }  // namespace snug::data

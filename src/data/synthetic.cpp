@@ -112,14 +112,20 @@ Dataset load_synthetic(const DatasetOptions& options) {
       validation_rows(num_samples, options.val_split_fraction.value_or(0), SplitRounding::Down);
   // Beyond this many tokens samples repeat.
   constexpr int64_t kDifferentTokens = int64_t{1} << 22;
-  const int64_t different = std::max<int64_t>(1, kDifferentTokens / options.max_seq_length);
+  const int64_t documents = options.preferences ? 2 : 1;
+  const int64_t different =
+      std::max<int64_t>(1, kDifferentTokens / options.max_seq_length / documents);
   const auto build = [&](int64_t first, int64_t count) {
-    SampleStore store = SampleStore::build(
-        std::min(count, different), options.ignore_index,
+    SampleStore store = SampleStore::build_groups(
+        std::min(count, different), documents, options.ignore_index,
         [&](int64_t i) {
-          Sample sample = make_sample(rule, first + i, options);
-          std::ranges::replace(sample.labels, SampleOptions().ignore_index, options.ignore_index);
-          return sample;
+          std::vector<Sample> samples;
+          for (int64_t d = 0; d < documents; ++d) {
+            Sample& sample =
+                samples.emplace_back(make_sample(rule, (first + i) * documents + d, options));
+            std::ranges::replace(sample.labels, SampleOptions().ignore_index, options.ignore_index);
+          }
+          return samples;
         },
         options.num_workers);
     if (count > different) store.repeat_to(count);

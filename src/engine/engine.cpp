@@ -23,6 +23,7 @@
 #include "engine/parallel/context_parallel.h"
 #include "engine/parallel/sharding.h"
 #include "engine/parallel/tensor_parallel.h"
+#include "engine/steps/objective.h"
 #include "engine/techniques/behaviour.h"
 #include "engine/updaters.h"
 
@@ -251,27 +252,6 @@ void Engine::drop_gradients() const {
   if (sharding != nullptr) sharding->drop_gradients();
 }
 
-namespace {
-
-// The recipe's word before the config's.
-double balance_of(const models::Model& model, const recipe::Recipe& recipe,
-                  const dist::Mesh& mesh) {
-  const models::Routing routing = model.routing();
-  const double balance = recipe.train.router_aux_loss_coef.value_or(routing.balance);
-  if (balance > 0 && routing.num_experts == 0)
-    throw UserError(
-        "train.router_aux_loss_coef = {}: this model has no experts to balance; leave it out",
-        balance);
-  if (balance > 0 && mesh.size(dist::Axis::Context) > 1)
-    throw UserError(
-        "mesh cp={}: ranks that share sequences do not add up the loss that balances experts; use "
-        "fsdp or dp, or set train.router_aux_loss_coef to 0",
-        mesh.size(dist::Axis::Context));
-  return balance;
-}
-
-}  // namespace
-
 std::unique_ptr<Engine> make_engine(models::Model& model, const recipe::Recipe& recipe,
                                     at::Device device, int64_t max_seqlen,
                                     std::shared_ptr<dist::Mesh> mesh,
@@ -283,11 +263,8 @@ std::unique_ptr<Engine> make_engine(models::Model& model, const recipe::Recipe& 
   engine.precision = nn::parse_precision(recipe.precision);
   engine.device = device;
   engine.routing = model.routing();
-  engine.objective = std::make_shared<nn::CrossEntropy>(
-      nn::CrossEntropy::Options{.label_smoothing = recipe.train.label_smoothing,
-                                .z_loss = recipe.train.z_loss,
-                                .balance = balance_of(model, recipe, *mesh)});
-  engine.validated = std::make_shared<nn::CrossEntropy>();
+  engine.objective = training_objective(model, recipe, *mesh);
+  engine.validated = validation_objective(recipe);
   engine.mesh = std::move(mesh);
   check_context(model, *engine.mesh);
   cut_tensors(model, recipe, *engine.mesh);

@@ -9,7 +9,9 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "data/synthetic.h"
+#include "engine/steps/objective.h"
 #include "files/hub/download.h"
+#include "recipe/tables/objectives.h"
 
 namespace snug::engine {
 namespace {
@@ -109,7 +111,12 @@ data::DatasetOptions dataset_options(const recipe::DataOptions& d, const models:
 data::Dataset open_data(const recipe::Recipe& recipe, const models::Model& model,
                         const std::filesystem::path& checkpoint,
                         const tokenizer::Tokenizer* tokenizer) {
+  check_objective(model, recipe);
+  if (recipe::learns_from_pairs(recipe.objective.name) && model.routing().balance > 0)
+    warn("objective {}: experts are not balanced, which is a term of sft's loss alone",
+         recipe.objective.name);
   data::DatasetOptions options = dataset_options(recipe.data, model, checkpoint);
+  options.preferences = recipe::learns_from_pairs(recipe.objective.name);
   options.val_split_fraction = held_out_fraction(recipe);
   if (is_synthetic(recipe.data)) {
     options.max_seq_length = longest_sample(recipe, model);

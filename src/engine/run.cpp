@@ -154,11 +154,13 @@ ValidationResult Run::evaluate(data::BatchSource& samples, int64_t num_samples,
                   engine_->mesh.get());
 }
 
-std::vector<double> Run::log_probs(data::BatchSource& samples, int64_t num_samples) {
-  return log_probs_of_documents(
-      *engine_->executor, samples, num_samples,
-      {.micro_batch_size = recipe_.train.micro_batch_size, .compute = engine_->precision.compute},
-      engine_->mesh.get());
+std::vector<double> Run::log_probs(data::BatchSource& samples, int64_t num_samples,
+                                   const std::function<void(int64_t)>& after_each) {
+  return log_probs_of_documents(*engine_->executor, samples, num_samples,
+                                {.micro_batch_size = recipe_.train.micro_batch_size,
+                                 .compute = engine_->precision.compute,
+                                 .after_each = after_each},
+                                engine_->mesh.get());
 }
 
 Run::Batches Run::make_batches(const SampleIndices& micro_batches) const {
@@ -200,7 +202,6 @@ StepResult Run::count(const Batches& batches) const {
 }
 
 void Run::forward_backward(const Batches& batches, StepResult& result) {
-  result.loss = 0;
   const bool per_micro_batch = recipe_.train.loss_normalization == recipe::LossNormalization::Micro;
   // In the order in which a single process would run all of them.
   const auto dropout_key = dropout_key_ + static_cast<uint64_t>(engine_->mesh->data().rank()) *
@@ -228,19 +229,23 @@ void Run::forward_backward(const Batches& batches, StepResult& result) {
                      .last_micro_batch = i + 1 == std::ssize(batches)},
             .number = i};
   };
-  const std::vector<double> losses =
+  const std::vector<exec::Sums> of_batches =
       engine_->executor->forward_backward({.count = std::ssize(batches), .make = make});
   const auto copies = static_cast<double>(ranks_with_sum(*engine_->objective, *engine_->mesh));
-  for (size_t i = 0; i < losses.size(); ++i)
-    if (!is_idle(*batches[i])) result.loss += losses[i] / divisor(*batches[i]) / copies;
-  // The loss is known to the stage that ends the model, routes to those that have the blocks.
-  std::vector<double> sums = flat(routed, engine_->routing);
-  sums.push_back(result.loss);
+  // The loss and the figures behind it are known to the stage that ends the model, routes to those
+  // that have the blocks.
+  std::vector<double> sums(1 + engine_->objective->figures().size());
+  for (size_t i = 0; i < of_batches.size(); ++i)
+    for (size_t k = 0; k < of_batches[i].size() && !is_idle(*batches[i]); ++k)
+      sums.at(k) += of_batches[i][k] / divisor(*batches[i]) / copies;
+  const auto num_sums = static_cast<std::ptrdiff_t>(sums.size());
+  const std::vector<double> routes = flat(routed, engine_->routing);
+  sums.insert(sums.end(), routes.begin(), routes.end());
   sums = engine_->mesh->group(dist::Axis::Pipeline).sum(sums);
   sums = engine_->mesh->gradients().sum(sums);
-  result.loss = without_sign(sums.back());
-  sums.pop_back();
-  result.routed = std::move(sums);
+  result.loss = without_sign(sums.front());
+  result.figures.assign(sums.begin() + 1, sums.begin() + num_sums);
+  result.routed.assign(sums.begin() + num_sums, sums.end());
 }
 
 std::optional<exec::NonFinite> Run::watch_again() {

@@ -38,6 +38,7 @@ struct StepResult {
   int64_t loss_tokens = 0;
   int64_t terms = 0;  // of the objective
   int64_t micro_batches_with_terms = 0;
+  std::vector<double> figures;  // of the objective, in its order: means over the terms
   // How many tokens each expert of a mixture got, block after block (what was computed again counts
   // again). A block without experts has zeros.
   std::vector<double> routed;
@@ -80,7 +81,8 @@ class Run {
                             int64_t max_batches = 0);
 
   // As log_probs_of_documents().
-  std::vector<double> log_probs(data::BatchSource& samples, int64_t num_samples);
+  std::vector<double> log_probs(data::BatchSource& samples, int64_t num_samples,
+                                const std::function<void(int64_t)>& after_each = {});
 
   // After a step whose loss or gradient norm was no number: runs its micro-batches again and says
   // which unit made the first such number ("the gradient of model.layers.3…, in micro-batch 2"), or

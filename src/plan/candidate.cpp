@@ -91,31 +91,38 @@ ShownPlans* shown_plans = nullptr;
 }  // namespace
 
 bool is_too_large(const Workload& work, const recipe::Recipe& recipe, int64_t micro_batch_size) {
-  const int64_t samples = samples_together(work, recipe, micro_batch_size);
-  return samples > kMostTokensAtOnce / std::max<int64_t>(1, work.samples.longest());
+  const int64_t documents =
+      samples_together(work, recipe, micro_batch_size) * work.samples.documents_per_sample();
+  return documents > kMostTokensAtOnce / std::max<int64_t>(1, work.samples.longest());
 }
 
 data::MicroBatch largest_micro_batch(const Workload& work, const recipe::Recipe& recipe,
                                      int64_t micro_batch_size) {
+  const int64_t most_tokens = work.samples.longest() * work.samples.documents_per_sample();
   if (is_too_large(work, recipe, micro_batch_size))
     throw UserError(
         "train.micro_batch_size = {}: with samples of up to {} tokens a micro-batch may have more "
         "than {} tokens, the most that snug takes; use {} at most, or a shorter "
         "train.max_seq_length",
-        micro_batch_size, work.samples.longest(), kMostTokensAtOnce,
-        std::max<int64_t>(1, kMostTokensAtOnce / work.samples.longest()));
+        micro_batch_size, most_tokens, kMostTokensAtOnce,
+        std::max<int64_t>(1, kMostTokensAtOnce / most_tokens));
   const int64_t num_samples = samples_together(work, recipe, micro_batch_size);
   const data::MicroBatchOptions options = batch_options(work, recipe);
-  const std::vector<int64_t> longest = work.samples.longest_samples(num_samples);
+  const std::vector<int64_t> longest = recipe.data.packing
+                                           ? work.samples.longest_samples(num_samples)
+                                           : work.samples.longest_padded(num_samples);
   data::MicroBatch batch = data::make_micro_batch(work.samples, longest, options);
   const bool picks_rows = batch.picks_rows;
   if (work.reading.source && !have_most_of_both(work.samples, longest)) {
     const data::SampleStore largest = largest_samples(work.samples, num_samples);
     batch = data::make_micro_batch(largest, largest.longest_samples(num_samples), options);
   }
+  const bool pairs = work.samples.documents_per_sample() > 1;
+  // A shorter pair may have the longest answer.
+  if (pairs) batch.max_seqlen = work.samples.longest();
   add_pictures(batch, work, num_samples);
   // In real data, masked prompts will have no loss.
-  batch.picks_rows = picks_rows || (work.made_up && recipe.data.mask_prompt.value_or(false));
+  batch.picks_rows = picks_rows || (work.made_up && recipe.data.mask_prompt.value_or(pairs));
   constexpr int32_t kAnyToken = 0;
   const int64_t most = work.samples.most_targets(num_samples);
   for (int32_t& target : batch.targets) {
@@ -150,7 +157,7 @@ std::vector<data::MicroBatch> larger_of_validation(const Workload& work,
         group.sizes;
     for (int64_t i = first; i < first + group.count; ++i) {
       tokens += store.length(i);
-      longest = std::max(longest, store.length(i));
+      longest = std::max(longest, store.longest_document(i));
       targets += store.num_targets(i);
       pictures += store.num_pictures(i);
       source += store.source_tokens(i);
@@ -158,7 +165,7 @@ std::vector<data::MicroBatch> larger_of_validation(const Workload& work,
       decoded += store.length(i) - store.source_tokens(i);
       longest_decoded = std::max(longest_decoded, store.length(i) - store.source_tokens(i));
     }
-    if (!recipe.data.packing) tokens = group.count * longest;
+    if (!recipe.data.packing) tokens = group.count * store.documents_per_sample() * longest;
     for (size_t i = 0; i < most.size(); ++i)
       if (group.sizes[i] > most[i].sizes[i]) most[i] = group;
   }
@@ -210,9 +217,12 @@ Candidate evaluate(const models::Model& model, const recipe::Recipe& recipe, con
       static_cast<double>(work.samples.total_tokens()) / static_cast<double>(work.samples.count());
   const auto adapted = models::model_like(model);
   engine::choose_trained(*adapted, recipe);
-  candidate.cost = step_cost(*adapted, recipe, device, candidate.prediction,
-                             tokens * static_cast<double>(recipe.train.micro_batch_size),
-                             {.tokens = tokens, .pictures = work.samples.mean_pictures()}, rank);
+  candidate.cost =
+      step_cost(*adapted, recipe, device, candidate.prediction,
+                tokens * static_cast<double>(recipe.train.micro_batch_size),
+                {.tokens = tokens / static_cast<double>(work.samples.documents_per_sample()),
+                 .pictures = work.samples.mean_pictures()},
+                rank);
   return candidate;
 }
 

@@ -113,6 +113,24 @@ class OneForAll final : public data::BatchSource {
  public:
   // `batch` must outlive it.
   explicit OneForAll(const data::MicroBatch& batch) : batch_(std::shared_ptr<void>(), &batch) {}
+
+  // Numbers beside its tokens that the objective asks for and that it has not are 0.
+  void fill(const nn::BatchSpec& spec) {
+    const data::MicroBatch& batch = *batch_;
+    if (batch.columns.size() == spec.columns.size()) return;
+    auto filled = std::make_shared<data::MicroBatch>(batch);
+    filled->columns.clear();
+    for (const nn::Column& column : spec.columns) {
+      const bool is_per_target = column.per == nn::Column::Per::Target;
+      const int64_t rows =
+          std::ssize(is_per_target ? batch.input_ids : batch.cu_seqlens) - (is_per_target ? 0 : 1);
+      filled->columns.push_back(
+          {.is_per_target = is_per_target,
+           .width = column.width,
+           .values = std::vector<float>(static_cast<size_t>(rows * column.width))});
+    }
+    batch_ = std::move(filled);
+  }
   std::shared_ptr<const data::MicroBatch> make(std::span<const int64_t> /*indices*/) override {
     return batch_;
   }
@@ -251,6 +269,7 @@ Prediction predict(const models::Model& model, const recipe::Recipe& recipe,
                      .mesh = options.mesh,
                      .extensions = options.extensions});
     const engine::Engine& engine = run.engine();
+    batches.fill(engine.objective->batch());
     result.resident = ledger.by_category();
     result.on_disk = disk.allocated() - disk_before;
     result.weights_on_disk = disk.by_category()[kWeights] - weights_before;
@@ -277,6 +296,8 @@ Prediction predict(const models::Model& model, const recipe::Recipe& recipe,
                          .round = shape[dist::Axis::Pipeline]},
                         before);
     run.observe(figures);
+    if (!engine.objective->batch().columns.empty() && !sketch)
+      run.log_probs(batches, 1);  // of the model before training
     const engine::SampleIndices micro_batches(static_cast<size_t>(shown), {0});
     const engine::Simulation simulation = engine::simulation_of(recipe);
     const int64_t steps = options.device == at::kCUDA
@@ -292,6 +313,7 @@ Prediction predict(const models::Model& model, const recipe::Recipe& recipe,
     gathered = bytes_gathered(figures.traffic_shown(), recipe, shape);
     for (const data::MicroBatch& held_out : options.validation) {
       OneForAll samples(held_out);
+      samples.fill(engine.validated->batch());
       run.evaluate(samples, recipe.train.micro_batch_size);
     }
   }

@@ -20,14 +20,20 @@ namespace snug::plan {
 namespace {
 
 data::SampleStore cut_samples(const data::SampleStore& samples, int64_t length) {
-  data::SampleStore cut = data::SampleStore::build(
-      samples.num_different(), samples.ignore_index(),
+  const int64_t documents = samples.documents_per_sample();
+  data::SampleStore cut = data::SampleStore::build_groups(
+      samples.num_different(), documents, samples.ignore_index(),
       [&](int64_t i) {
-        data::Sample sample = samples.sample(i);
-        const auto kept = std::min(sample.ids.size(), static_cast<size_t>(length));
-        sample.ids.resize(kept);
-        sample.labels.resize(kept);
-        return sample;
+        std::vector<data::Sample> all;
+        for (int64_t d = 0; d < documents; ++d) all.push_back(samples.sample(i, d));
+        if (documents > 1) {
+          data::cut_together(all, length, samples.ignore_index());
+          return all;
+        }
+        const auto kept = std::min(all.front().ids.size(), static_cast<size_t>(length));
+        all.front().ids.resize(kept);
+        all.front().labels.resize(kept);
+        return all;
       },
       /*num_workers=*/1);
   if (samples.count() > samples.num_different()) cut.repeat_to(samples.count());

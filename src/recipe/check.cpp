@@ -14,6 +14,7 @@
 #include "recipe/numbers.h"
 #include "recipe/options/rows.h"
 #include "recipe/selection.h"
+#include "recipe/tables/objectives.h"
 #include "recipe/tables/optimizers.h"
 #include "recipe/techniques/technique.h"
 
@@ -257,6 +258,40 @@ void check_optimizer(const Recipe& r, Faults& faults) {
                                  float_text(o.beta1), float_text(o.beta2)));
 }
 
+void check_objective(const Recipe& r, Faults& faults) {
+  const ObjectiveOptions& o = r.objective;
+  if (std::ranges::count(kWords<ObjectiveName>, o.name) == 0) return;
+  const ObjectiveTraits& traits = objective_traits(o.name.value());
+  const ObjectiveOptions& plain = traits.defaults;
+  const auto check = [&](const char* argument, double value, double otherwise) {
+    if (value != otherwise && !objective_takes(o.name, argument))
+      faults.push_back(fmt::format("objective.{}: {} has no such argument; {}", argument, o.name,
+                                   o.name == ObjectiveName::Sft
+                                       ? "give --objective dpo, or another that has it"
+                                       : "leave it out"));
+  };
+  check("beta", o.beta, plain.beta);
+  check("gamma", o.gamma, plain.gamma);
+  check("label_smoothing", o.label_smoothing, plain.label_smoothing);
+  check("sft_weight", o.sft_weight, plain.sft_weight);
+  if (!traits.preferences) return;
+  const auto refuse = [&](bool is_on, const char* key, const char* why) {
+    if (is_on)
+      faults.push_back(fmt::format("{} does not go with objective {}: {}", key, o.name, why));
+  };
+  refuse(r.train.label_smoothing > 0, "train.label_smoothing",
+         "it smooths tokens; objective.label_smoothing smooths pairs");
+  refuse(r.train.z_loss > 0, "train.z_loss", "it is cross-entropy's");
+  refuse(r.train.router_aux_loss_coef.value_or(0) > 0, "train.router_aux_loss_coef",
+         "experts are balanced beside cross-entropy only");
+  refuse(r.data.padding_in_loss, "data.padding_in_loss", "only answers are compared");
+  refuse(r.data.split_turns, "data.split_turns", "a pair has one answer each, the last");
+  refuse(r.data.include_multiturn_conversations, "data.include_multiturn_conversations",
+         "a pair has one answer each, the last");
+  refuse(r.data.mask_prompt && !*r.data.mask_prompt, "data.mask_prompt = false",
+         "only answers are compared");
+}
+
 void check_rounding(const Recipe& r, Faults& faults) {
   const OptimizerOptions& o = r.optimizer;
   const bool half_weights = r.has_16_bit_weights();
@@ -394,6 +429,7 @@ std::vector<std::string> recipe_faults(Command command, const Recipe& recipe) {
   if (trains) check_length(recipe, faults);
   check_splits(recipe, faults);
   check_optimizer(recipe, faults);
+  check_objective(recipe, faults);
   check_rounding(recipe, faults);
   check_lora(recipe, faults);
   check_evaluation(recipe, faults);

@@ -24,6 +24,7 @@
 #include "recipe/options/names.h"
 #include "recipe/options/rows.h"
 #include "recipe/settings.h"
+#include "recipe/tables/objectives.h"
 #include "recipe/tables/optimizers.h"
 
 namespace snug::recipe {
@@ -219,11 +220,15 @@ void resolve_recipe(Recipe& recipe) {
   if (!recipe.given("data.seed") && recipe.seed != Recipe{}.seed) recipe.data.seed = recipe.seed;
   recipe.lora.enabled = !recipe.full;
   // All weights of a trained model want a smaller step than adapters, or than random weights.
-  const bool trains_all_of_a_checkpoint = recipe.full && recipe.model.config.empty();
   const bool is_adam =
       recipe.optimizer.name != OptimizerName::Sgd && recipe.optimizer.lr == OptimizerOptions{}.lr;
-  if (trains_all_of_a_checkpoint && is_adam && !recipe.given("optimizer.lr"))
-    recipe.optimizer.lr = kRateOfAllWeights;
+  if (recipe.model.config.empty() && is_adam && !recipe.given("optimizer.lr"))
+    recipe.optimizer.lr = usual_rate(recipe.objective, recipe.full);
+  // What is compared with the model before training is computed as that is.
+  if (learns_from_pairs(recipe.objective.name)) {
+    if (!recipe.given("lora_dropout")) recipe.lora.dropout = 0;
+    if (!recipe.given("model.dropout")) recipe.model.dropout = 0;
+  }
   TrainOptions& train = recipe.train;
   if (train.lr_warmup_fraction && !recipe.given("train.lr_warmup_steps")) train.lr_warmup_steps = 0;
   if (train.min_lr > recipe.optimizer.lr) {

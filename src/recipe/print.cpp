@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "recipe/options/rows.h"
 #include "recipe/settings.h"
+#include "recipe/tables/objectives.h"
 #include "recipe/tables/optimizers.h"
 
 namespace snug::recipe {
@@ -18,6 +19,8 @@ bool has_class(std::string_view group) { return group == "data" || group == "opt
 bool is_shown(const Row& row, const Recipe& recipe) {
   if (row.secret || (row.lora_only && !recipe.lora.enabled)) return false;
   const std::string_view key = row.key;
+  if (key.starts_with("objective.") && key != "objective.name")
+    return objective_takes(recipe.objective.name, key.substr(key.find('.') + 1));
   return !key.starts_with("optimizer.") || key == "optimizer.class_path" ||
          optimizer_takes(recipe.optimizer.name, key.substr(key.find('.') + 1));
 }

@@ -105,6 +105,17 @@ struct OptimizerOptions {
   bool operator==(const OptimizerOptions&) const = default;
 };
 
+// Of preferences: core/nn/preference.h.
+struct ObjectiveOptions {
+  Word<ObjectiveName> name = ObjectiveName::Sft;
+  double beta = 0.1;
+  double gamma = 0;
+  double label_smoothing = 0;
+  double sft_weight = 0;
+
+  bool operator==(const ObjectiveOptions&) const = default;
+};
+
 struct LoraOptions {
   bool enabled = false;  // set by the command, not by a key
   int64_t r = 8;
@@ -185,6 +196,7 @@ struct Recipe {
   TrainOptions train;
   EvalOptions eval;
   OptimizerOptions optimizer;
+  ObjectiveOptions objective;
   LoraOptions lora;
   ModelOptions model;
 

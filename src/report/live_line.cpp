@@ -100,6 +100,9 @@ std::vector<Part> parts_of(const StepStatus& status) {
     parts.push_back({fmt::format("MFU {:.0f}%", 100 * status.share_of_peak), kPlain, 5});
   if (status.memory_bytes > 0)
     parts.push_back({"memory " + memory_text(status), memory_style(status), 4});
+  if (status.accuracy)
+    parts.push_back({fmt::format("accuracy {:.0f}%", 100 * *status.accuracy), kPlain, 2});
+  if (status.margin) parts.push_back({fmt::format("margin {:.3f}", *status.margin), kPlain, 5});
   if (status.expert_load > 0)
     parts.push_back({fmt::format("busiest expert {:.1f}x", status.expert_load), kPlain, 6});
   if (status.num_alloc_retries > 0) parts.push_back({retries_text(status), kYellow, 4});
@@ -231,6 +234,8 @@ void LiveLine::copy(std::string_view text) const {
 void LiveLine::draw_plain() {
   std::string line =
       fmt::format("{} | {}", litgpt_line(*status_), rate_text(status_->tokens_per_second));
+  if (status_->accuracy && status_->margin)
+    line += fmt::format(" | accuracy {:.2f}, margin {:.3f}", *status_->accuracy, *status_->margin);
   if (status_->memory_bytes > 0) line += " | " + memory_text(*status_);
   if (status_->num_alloc_retries > 0) line += " | " + retries_text(*status_);
   if (status_->seconds_left) line += " | " + clock_text(*status_->seconds_left) + " left";

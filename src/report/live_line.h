@@ -27,10 +27,12 @@ struct StepStatus {
   std::optional<double> val_loss;
   double iter_seconds = 0;
   double tokens_per_second = 0;
-  double share_of_peak = 0;            // of the device's FLOP/s, 0..1; 0: peak not known
-  int64_t memory_bytes = 0;            // peak allocated
-  int64_t reserved_bytes = 0;          // peak reserved
-  int64_t budget_bytes = 0;            // 0: no budget
+  double share_of_peak = 0;    // of the device's FLOP/s, 0..1; 0: peak not known
+  int64_t memory_bytes = 0;    // peak allocated
+  int64_t reserved_bytes = 0;  // peak reserved
+  int64_t budget_bytes = 0;    // 0: no budget
+  // Of preferences: the share of pairs whose chosen answer is above, and by how much.
+  std::optional<double> accuracy, margin;
   double expert_load = 0;              // the busiest expert's, over the mean; 0: no mixture
   int64_t num_alloc_retries = 0;       // of a GPU's allocator so far
   std::optional<double> seconds_left;  // absent: estimated from the steps so far

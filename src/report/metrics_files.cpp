@@ -21,9 +21,14 @@
 namespace snug::report {
 namespace {
 
-constexpr std::string_view kHeader =
-    "step,loss,tokens,padded_tokens,tokens_per_second,lr,grad_norm,seconds,peak_allocated,"
-    "peak_reserved,val_loss\n";
+std::string header_of(const std::vector<std::string>& figures) {
+  std::string header =
+      "step,loss,tokens,padded_tokens,tokens_per_second,lr,grad_norm,seconds,peak_allocated,"
+      "peak_reserved,val_loss";
+  for (const char* const prefix : {"", "val_"})
+    for (const std::string& figure : figures) header += fmt::format(",{}{}", prefix, figure);
+  return header + "\n";
+}
 
 // Shortest text that reads back as the same number; an empty cell for what is no number.
 std::string cell(double value) { return std::isfinite(value) ? fmt::format("{}", value) : ""; }
@@ -39,9 +44,9 @@ std::optional<int64_t> step_of(std::string_view line) {
 bool is_validation(std::string_view line) { return line.find(",,,") == line.find(','); }
 
 // The header and the whole rows that belong to steps up to `last`.
-std::string kept_rows(std::string_view text, const LoggedUntil& last) {
-  std::string kept(kHeader);
-  text.remove_prefix(kHeader.size());
+std::string kept_rows(std::string_view text, const std::string& header, const LoggedUntil& last) {
+  std::string kept = header;
+  text.remove_prefix(header.size());
   for (size_t end = text.find('\n'); end != text.npos; end = text.find('\n')) {
     const std::string_view line = text.substr(0, end + 1);
     const auto step = step_of(line);
@@ -51,16 +56,16 @@ std::string kept_rows(std::string_view text, const LoggedUntil& last) {
   return kept;
 }
 
-void prepare(const std::filesystem::path& path, const std::optional<LoggedUntil>& resumed,
-             const std::filesystem::path& earlier) {
-  std::string content(kHeader);
+void prepare(const std::filesystem::path& path, const std::string& header,
+             const std::optional<LoggedUntil>& resumed, const std::filesystem::path& earlier) {
+  std::string content = header;
   if (resumed && std::filesystem::exists(earlier)) {
     const std::string old = read_file(earlier);
-    if (old.starts_with(kHeader)) content = kept_rows(old, *resumed);
+    if (old.starts_with(header)) content = kept_rows(old, header, *resumed);
   } else if (resumed && std::filesystem::exists(path)) {
     const std::string old = read_file(path);
-    if (old.starts_with(kHeader)) {
-      content = kept_rows(old, *resumed);
+    if (old.starts_with(header)) {
+      content = kept_rows(old, header, *resumed);
     } else {
       const std::filesystem::path aside = path.string() + ".old";
       std::filesystem::rename(path, aside);
@@ -74,26 +79,35 @@ void prepare(const std::filesystem::path& path, const std::optional<LoggedUntil>
 }  // namespace
 
 MetricsCsv::MetricsCsv(const std::filesystem::path& path, std::optional<LoggedUntil> resumed,
-                       const std::filesystem::path& earlier)
-    : path_(path) {
+                       const std::filesystem::path& earlier, std::vector<std::string> figures)
+    : path_(path), figures_(std::move(figures)) {
   if (path_.has_parent_path()) {
     std::error_code ignored;  // a folder that can't be made shows when the file is written
     std::filesystem::create_directories(path_.parent_path(), ignored);
   }
-  prepare(path_, resumed, earlier);
+  prepare(path_, header_of(figures_), resumed, earlier);
   file_.reset(std::fopen(path_.c_str(), "ae"));
   if (!file_) throw UserError("cannot write {}: {}", path_.string(), std::strerror(errno));
 }
 
 void MetricsCsv::write(const MetricsRow& row) {
-  write_line(fmt::format("{},{},{},{},{},{},{},{},{},{},\n", row.step, cell(row.loss), row.tokens,
-                         row.padded_tokens, cell(row.tokens_per_second), cell(row.lr),
+  write_line(fmt::format("{},{},{},{},{},{},{},{},{},{},{}{}\n", row.step, cell(row.loss),
+                         row.tokens, row.padded_tokens, cell(row.tokens_per_second), cell(row.lr),
                          cell(row.grad_norm), cell(row.seconds), row.peak_allocated,
-                         row.peak_reserved));
+                         row.peak_reserved, cells(row.figures), cells({})));
 }
 
-void MetricsCsv::write_validation(int64_t step, double loss) {
-  write_line(fmt::format("{},,,,,,,,,,{}\n", step, cell(loss)));
+void MetricsCsv::write_validation(int64_t step, double loss, const Figures& figures) {
+  write_line(fmt::format("{},,,,,,,,,,{}{}{}\n", step, cell(loss), cells({}), cells(figures)));
+}
+
+std::string MetricsCsv::cells(const Figures& figures) const {
+  std::string cells;
+  for (const std::string& name : figures_) {
+    const auto found = figures.find(name);
+    cells += "," + (found == figures.end() ? "" : cell(found->second));
+  }
+  return cells;
 }
 
 void MetricsCsv::write_line(std::string_view line) {

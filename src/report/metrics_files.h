@@ -13,6 +13,9 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include "report/run_record.h"
 
 namespace snug::report {
 
@@ -27,6 +30,7 @@ struct MetricsRow {
   double seconds = 0;  // wall seconds since the previous row
   int64_t peak_allocated = 0;
   int64_t peak_reserved = 0;
+  Figures figures = {};
 };
 
 // The last step and the last validation that a checkpoint includes.
@@ -41,20 +45,25 @@ class MetricsCsv {
   // that step and drops later ones (of a run that died after its last checkpoint) and an incomplete
   // last row. Reads them from `earlier` if that file exists: a run that is resumed in another
   // folder starts with the rows of its first.
+  // `figures`: the names of further columns, each of steps and, with val_ before it, of
+  // validations.
   explicit MetricsCsv(const std::filesystem::path& path,
                       std::optional<LoggedUntil> resumed = std::nullopt,
-                      const std::filesystem::path& earlier = {});
+                      const std::filesystem::path& earlier = {},
+                      std::vector<std::string> figures = {});
 
   void write(const MetricsRow& row);
-  void write_validation(int64_t step, double loss);
+  void write_validation(int64_t step, double loss, const Figures& figures = {});
 
  private:
   struct Close {
     void operator()(std::FILE* file) const { std::fclose(file); }
   };
   void write_line(std::string_view line);
+  std::string cells(const Figures& figures) const;
 
   std::filesystem::path path_;
+  std::vector<std::string> figures_;
   std::unique_ptr<std::FILE, Close> file_;
 };
 

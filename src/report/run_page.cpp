@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 #include <iterator>
+#include <limits>
 
 #include "base/bytes.h"
 #include "base/files.h"
@@ -63,6 +64,16 @@ std::vector<Series> with_mean(const std::string& name, const std::string& colour
   return out;
 }
 
+bool has_rewards(const RunRecord& record) {
+  return !record.steps.empty() && record.steps.back().figures.contains("rewards_margin");
+}
+
+template <class Record>
+double figure(const Record& record, const std::string& name) {
+  const auto found = record.figures.find(name);
+  return found == record.figures.end() ? std::numeric_limits<double>::quiet_NaN() : found->second;
+}
+
 std::string card(const std::string& value, const std::string& label) {
   return "<div class=\"card\">" + element("b", value) + element("span", label) + "</div>";
 }
@@ -87,6 +98,9 @@ std::string cards(const RunRecord& record) {
                : card(fmt::format("{:.2f} → {:.2f}", first.loss, last.loss),
                       fmt::format("validation loss, steps {} and {}", first.step, last.step));
   }
+  if (has_rewards(record) && !record.validation.empty())
+    out += card(fmt::format("{:.0f} %", 100 * figure(record.validation.back(), "rewards_accuracy")),
+                fmt::format("accuracy of pairs, step {}", record.validation.back().step));
   const SpeedRecord& speed = record.speed;
   if (speed.tokens_per_second > 0)
     out += card(with_commas(std::llround(std::min(speed.tokens_per_second, 1e15))),
@@ -153,11 +167,46 @@ std::string loss_svg(const RunRecord& record, double width) {
                                    ? ""
                                    : fmt::format(", without {} step{} whose loss is no number",
                                                  with_commas(skipped), skipped == 1 ? "" : "s");
-  LineChart chart{"Loss", "per loss token" + left_out,
+  LineChart chart{"Loss", (has_rewards(record) ? "per pair" : "per loss token") + left_out,
                   with_mean("training", "c0", std::move(train))};
   chart.width = width;
   if (!val.empty())
     chart.series.push_back({"validation", "c1", Series::Look::Dots, std::move(val)});
+  return line_chart(chart);
+}
+
+std::string rewards_svg(const RunRecord& record, double width) {
+  if (!has_rewards(record)) return "";
+  LineChart chart{.title = "Rewards", .unit = "mean over a step's pairs", .width = width};
+  const std::pair<const char*, const char*> shown[] = {{"chosen", "c0"}, {"rejected", "c1"}};
+  for (const auto& [name, colour] : shown) {
+    const std::string key = fmt::format("rewards_{}", name);
+    std::vector<std::pair<double, double>> points, held_out;
+    for (const StepRecord& s : record.steps) points.emplace_back(s.step, figure(s, key));
+    for (const ValidationRecord& v : record.validation)
+      held_out.emplace_back(v.step, figure(v, key));
+    chart.series.push_back({name, colour, Series::Look::Line, std::move(points)});
+    if (!held_out.empty())
+      chart.series.push_back(
+          {fmt::format("{}, held out", name), colour, Series::Look::Dots, std::move(held_out)});
+  }
+  return line_chart(chart);
+}
+
+std::string accuracy_svg(const RunRecord& record, double width) {
+  if (!has_rewards(record)) return "";
+  std::vector<std::pair<double, double>> train, held_out;
+  for (const StepRecord& s : record.steps)
+    train.emplace_back(s.step, figure(s, "rewards_accuracy"));
+  for (const ValidationRecord& v : record.validation)
+    held_out.emplace_back(v.step, figure(v, "rewards_accuracy"));
+  LineChart chart{.title = "Accuracy",
+                  .unit = "share of pairs",
+                  .series = with_mean("training", "c0", std::move(train)),
+                  .from_zero = true,
+                  .width = width};
+  if (!held_out.empty())
+    chart.series.push_back({"held out", "c1", Series::Look::Dots, std::move(held_out)});
   return line_chart(chart);
 }
 
@@ -188,8 +237,10 @@ std::string memory_svg(const RunRecord& record, double width) {
 std::string report_html(const RunRecord& record) {
   HtmlPage html("snug: " + record.model.id, {assets::run_css});
   html.add(heading(record)).add(cards(record));
-  for (const auto chart : {loss_svg, throughput_svg, memory_svg})
-    html.add(either(chart(record, /*width=*/760), chart(record, kPhoneWidth)));
+  for (const auto chart : {loss_svg, rewards_svg, accuracy_svg, throughput_svg, memory_svg}) {
+    const std::string wide = chart(record, /*width=*/760);
+    if (!wide.empty()) html.add(either(wide, chart(record, kPhoneWidth)));
+  }
   const std::vector<PhaseRecord> phases = shown_phases(record);
   if (!phases.empty())
     html.add(element("p class=\"mu\"",

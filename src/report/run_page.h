@@ -21,6 +21,9 @@ void write_report_html(const RunRecord& record, const std::filesystem::path& pat
 // Single charts as complete SVG documents, `width` pixels wide; empty when there is nothing to
 // draw.
 std::string loss_svg(const RunRecord& record, double width = 760);
+// Of preferences; else empty.
+std::string rewards_svg(const RunRecord& record, double width = 760);
+std::string accuracy_svg(const RunRecord& record, double width = 760);
 std::string throughput_svg(const RunRecord& record, double width = 760);
 std::string memory_svg(const RunRecord& record, double width = 760);
 

@@ -33,6 +33,7 @@ void fields(Of<StepRecord> auto& r, auto& field) {
   field.added("epoch", r.epoch);
   field.added("utilization", r.utilization);
   field.rare("expert_load", r.expert_load, 0);
+  field.figures(r.figures);
   field.rare("count", r.count, 1);
 }
 
@@ -80,6 +81,7 @@ void fields(Of<ValidationRecord> auto& r, auto& field) {
   field("step", r.step);
   field("loss", r.loss);
   field("tokens", r.tokens);
+  field.figures(r.figures);
   field.rare("count", r.count, 1);
 }
 
@@ -237,6 +239,10 @@ struct Writer {
   void rare(const char* key, const T& value, const std::type_identity_t<T>& usual) {
     if (value != usual) (*this)(key, value);
   }
+  // Beside the other fields.
+  void figures(const Figures& figures) {
+    for (const auto& [name, value] : figures) json[name] = as_json(value);
+  }
   bool of_a_plan = false;
   Json json = Json::object();
 };
@@ -350,6 +356,10 @@ struct Reader {
   void rare(const char* key, T& out, const std::type_identity_t<T>& usual) const {
     out = usual;
     measured(key, out);
+  }
+  void figures(Figures& figures) const {
+    for (const char* name : kFigureNames)
+      if (json.contains(name)) read(json.at(name), figures[name]);
   }
   const Json& json;
 };

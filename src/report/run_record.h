@@ -5,6 +5,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <limits>
@@ -18,6 +19,11 @@
 #include "report/expert_load.h"
 
 namespace snug::report {
+
+// What objectives measure beside the loss, by the names that run.json has: of preferences.
+using Figures = std::map<std::string, double>;
+inline constexpr std::array kFigureNames = {"rewards_chosen", "rewards_rejected",
+                                            "rewards_accuracy", "rewards_margin"};
 
 struct StepRecord {
   int64_t step = 0;
@@ -33,6 +39,7 @@ struct StepRecord {
   double utilization = std::numeric_limits<double>::quiet_NaN();
   // The load of the busiest expert of any block, over its block's mean; 0: no mixture of experts.
   double expert_load = 0;
+  Figures figures = {};
   // Steps that this stands for, `step` the last of them (report/thinning.h): seconds and tokens are
   // their sums; loss, gradient norm and utilization means over those that are numbers, expert_load
   // the most.
@@ -79,6 +86,7 @@ struct ValidationRecord {
   int64_t step = 0;
   double loss = 0;
   int64_t tokens = 0;
+  Figures figures = {};
   int64_t count = 1;  // validations that this stands for, the last of them at `step`
 };
 

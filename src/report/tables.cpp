@@ -432,6 +432,10 @@ Lines validation(const RunSummary& summary) {
     lines.emplace_back("Before", fmt::format("{:.4f}", *summary.val_loss_before));
   if (summary.val_loss_after)
     lines.emplace_back("After", fmt::format("{:.4f}", *summary.val_loss_after));
+  if (summary.accuracy_before)
+    lines.emplace_back("Accuracy Before", fmt::format("{:.1f} %", 100 * *summary.accuracy_before));
+  if (summary.accuracy_after)
+    lines.emplace_back("Accuracy After", fmt::format("{:.1f} %", 100 * *summary.accuracy_after));
   return lines;
 }
 
@@ -466,6 +470,15 @@ RunSummary summary_of(const RunRecord& record) {
   if (record.validation.empty()) return s;
   if (record.validation.front().step == 0) s.val_loss_before = record.validation.front().loss;
   s.val_loss_after = record.validation.back().loss;
+  const auto accuracy = [](const ValidationRecord& validation) {
+    const auto found = validation.figures.find("rewards_accuracy");
+    return found == validation.figures.end() ? std::optional<double>() : found->second;
+  };
+  // Beside the model before training all pairs are undecided there.
+  if (s.val_loss_before && record.validation.front().figures.contains("rewards_margin") &&
+      record.validation.front().figures.at("rewards_margin") != 0)
+    s.accuracy_before = accuracy(record.validation.front());
+  s.accuracy_after = accuracy(record.validation.back());
   return s;
 }
 

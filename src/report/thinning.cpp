@@ -20,6 +20,13 @@ double mean(double a, int64_t of_a, double b, int64_t of_b) {
   return a + (b - a) * (static_cast<double>(of_b) / static_cast<double>(of_a + of_b));
 }
 
+Figures merged(const Figures& a, int64_t of_a, const Figures& b, int64_t of_b) {
+  Figures all = b;
+  for (const auto& [name, value] : a)
+    all[name] = b.contains(name) ? mean(value, of_a, b.at(name), of_b) : value;
+  return all;
+}
+
 StepRecord merged(const StepRecord& a, const StepRecord& b) {
   const auto mean_of = [&](double StepRecord::*value) {
     return mean(a.*value, a.count, b.*value, b.count);
@@ -35,6 +42,7 @@ StepRecord merged(const StepRecord& a, const StepRecord& b) {
           .epoch = b.epoch,
           .utilization = mean_of(&StepRecord::utilization),
           .expert_load = std::max(a.expert_load, b.expert_load),
+          .figures = merged(a.figures, a.count, b.figures, b.count),
           .count = a.count + b.count};
 }
 
@@ -42,6 +50,7 @@ ValidationRecord merged(const ValidationRecord& a, const ValidationRecord& b) {
   return {.step = b.step,
           .loss = mean(a.loss, a.count, b.loss, b.count),
           .tokens = b.tokens,
+          .figures = merged(a.figures, a.count, b.figures, b.count),
           .count = a.count + b.count};
 }
 

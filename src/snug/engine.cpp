@@ -94,9 +94,7 @@ data::ColumnOfNumbers column_of(const nn::Column& asked, const at::Tensor& numbe
 class Rows final : public data::BatchSource {
  public:
   Rows(const data::MicroBatchOptions& options, nn::BatchSpec spec)
-      : options_(options), spec_(std::move(spec)) {
-    options_.documents_per_sample = spec_.documents_per_sample;
-  }
+      : options_(options), spec_(std::move(spec)) {}
   void set(data::SampleStore store, const Columns* columns, int64_t tokens) {
     if (store.count() % spec_.documents_per_sample != 0)
       throw UserError("{} rows: a sample of this objective has {}", store.count(),
@@ -112,9 +110,10 @@ class Rows final : public data::BatchSource {
     if (columns != nullptr && columns->size() > numbers.size())
       throw UserError("{} columns, but the objective wants {}", columns->size(), numbers.size());
     store.set_columns(std::move(numbers));
+    store.group(spec_.documents_per_sample);
     store_ = std::move(store);
   }
-  int64_t count() const { return store_.count() / spec_.documents_per_sample; }
+  int64_t count() const { return store_.count(); }
   int64_t total_tokens() const { return store_.total_tokens(); }
   std::shared_ptr<const data::MicroBatch> make(std::span<const int64_t> indices) override {
     return std::make_shared<const data::MicroBatch>(

@@ -144,18 +144,28 @@ namespace {
 
 // Options that change what adapters mean, or whose optimizer states a checkpoint has, which another
 // optimizer would drop or misread.
-constexpr const char* kMeaningOfTraining[] = {
-    "/lora_alpha",        "/lora_use_rslora",     "/lora_use_dora",
-    "/lora_init_weights", "/lora_target_modules", "/lora_query",
-    "/lora_key",          "/lora_value",          "/lora_projection",
-    "/lora_mlp",          "/lora_head",           "/quantize",
-    "/model/train_parts", "/optimizer/class_path"};
+constexpr const char* kMeaningOfTraining[] = {"/lora_alpha",
+                                              "/lora_use_rslora",
+                                              "/lora_use_dora",
+                                              "/lora_init_weights",
+                                              "/lora_target_modules",
+                                              "/lora_query",
+                                              "/lora_key",
+                                              "/lora_value",
+                                              "/lora_projection",
+                                              "/lora_mlp",
+                                              "/lora_head",
+                                              "/quantize",
+                                              "/model/train_parts",
+                                              "/optimizer/class_path",
+                                              "/objective/name"};
 
 // As options have it: model.train_parts.
 std::string option_name(const nlohmann::json::json_pointer& key) {
   std::string name = key.to_string().substr(1);
   std::ranges::replace(name, '/', '.');
-  return name == "optimizer.class_path" ? "optimizer" : name;
+  return name == "optimizer.class_path" || name == "objective.name" ? name.substr(0, name.find('.'))
+                                                                    : name;
 }
 
 // A run moves an earlier run's files away and writes its own model there. Neither may remove the

@@ -24,6 +24,8 @@
 #include "engine/techniques/behaviour.h"
 #include "plan/out_of_memory.h"
 #include "recipe/print.h"
+#include "recipe/tables/objectives.h"
+#include "report/progress_line.h"
 #include "report/tables.h"
 #include "train/base_model.h"
 #include "train/out_dir/earlier_run.h"
@@ -31,6 +33,7 @@
 #include "train/records/live.h"
 #include "train/records/run_figures.h"
 #include "train/records/run_log.h"
+#include "train/reference.h"
 #include "train/run_plan.h"
 #include "train/sample_answers.h"
 #include "train/startup.h"
@@ -61,6 +64,7 @@ class Finetune {
  private:
   void begin();
   void end_stage(const char* name);
+  void check_stop();
   void make_mesh();
   void open_model();
   void open_data();
@@ -70,6 +74,7 @@ class Finetune {
   void check_disk();
   bool may_save_last_state() const;
   void load_weights();
+  void make_reference();
   void open_log();
   void set_earlier_runs_aside();
   void train();
@@ -129,6 +134,7 @@ void Finetune::run() {
     live_->state("loading");
     load_weights();
     end_stage("weights");
+    make_reference();
     live_->state("training");
     train();
     interrupt.reset();
@@ -176,6 +182,10 @@ void Finetune::begin() {
 // Before training each stage ends by asking whether somebody wants to stop, of any rank.
 void Finetune::end_stage(const char* name) {
   startup_.end_stage(name);
+  check_stop();
+}
+
+void Finetune::check_stop() {
   if (mesh_->world().sum({InterruptGuard::requested() ? 1.0 : 0.0}).front() > 0)
     throw Interrupted("stopped on request before the first step");
 }
@@ -275,11 +285,17 @@ void Finetune::measure_length() {
                     resume_->folder.string(), resume_->state.step, length_.steps));
     log_->print("Steps    " + log_->record().notes.back());
   }
-  if (recipe_.optimizer.lr == recipe::kRateOfAllWeights && !recipe_.given("optimizer.lr"))
+  const double rate = recipe_.optimizer.lr;
+  if (rate != recipe::OptimizerOptions{}.lr && !recipe_.given("optimizer.lr") &&
+      rate == recipe::usual_rate(recipe_.objective, recipe_.full))
     log_->print(
-        fmt::format("Rate     {}, the default where all weights of a checkpoint train; "
+        fmt::format("Rate     {}, the default{} {}; "
                     "--optimizer.lr for another",
-                    recipe_.optimizer.lr));
+                    rate,
+                    recipe_.objective.name == recipe::ObjectiveName::Sft
+                        ? ""
+                        : fmt::format(" of {}", recipe_.objective.name),
+                    recipe_.full ? "where all weights of a checkpoint train" : "for adapters"));
   if (length_.note.empty()) return;
   log_->record().notes.push_back(length_.note);
   log_->print("Steps    " + length_.note);
@@ -353,6 +369,32 @@ void Finetune::load_weights() {
   engine.weights_changed();
   if (resume_)
     checkpoint::load_late_weights(resume_->folder, engine.training_tensors(), &mesh_->world());
+}
+
+void Finetune::make_reference() {
+  if (!needs_reference(*run_->engine().objective)) return;
+  ReferenceFile file{.path = std::filesystem::path(recipe_.out_dir) / kReferenceFile};
+  if (resume_) file.earlier = reference_of(resume_->folder);
+  live_->state("reference");
+  const int64_t pairs = dataset_.train.num_different() + dataset_.validation.num_different();
+  const report::ProgressLine progress("pairs of the reference", static_cast<size_t>(pairs),
+                                      world_->rank() == 0);
+  int64_t asked_at = 0;
+  const auto after_each = [&](int64_t done) {
+    progress.show(static_cast<size_t>(done));
+    constexpr int64_t kBetweenQuestions = 64;  // of whether somebody wants to stop
+    if (done < asked_at + kBetweenQuestions) return;
+    asked_at = done;
+    check_stop();
+  };
+  const int64_t computed = add_reference(*run_, dataset_, *train_batches_, *validation_batches_,
+                                         file, *mesh_, after_each);
+  progress.clear();
+  if (computed > 0)
+    log_->print(fmt::format(
+        "Reference {} log-probabilities of answers by the model before training, {:.1f} s",
+        with_commas(computed), progress.seconds()));
+  end_stage("reference");
 }
 
 void Finetune::set_earlier_runs_aside() {

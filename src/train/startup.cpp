@@ -10,9 +10,11 @@
 #include "base/error.h"
 #include "base/program.h"
 #include "core/dist/agreement.h"
+#include "engine/steps/objective.h"
 #include "recipe/print.h"
 #include "train/base_model.h"
 #include "train/launch/rank_record.h"
+#include "train/reference.h"
 
 namespace snug::train {
 
@@ -137,6 +139,7 @@ std::optional<ResumePoint> find_resume_point(const recipe::Recipe& recipe, dist:
   point.run = {.step = point.state.step,
                .before = report::read_run_json(*folder / checkpoint::kRecordName)};
   check_same_meaning(recipe, point.run.before.recipe, *folder);
+  if (needs_reference(*engine::validation_objective(recipe))) check_reference(*folder);
   return point;
 }
 

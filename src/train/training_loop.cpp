@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <utility>
 
 #include "base/bytes.h"
 #include "base/error.h"
@@ -255,7 +256,8 @@ data::SamplerOptions TrainingLoop::sampler_options(data::SamplerOptions options)
 // it has in all, so that they are the same for any micro-batch.
 std::vector<int64_t> TrainingLoop::longest_samples_first() const {
   const data::SampleStore& samples = parts_.dataset.train;
-  return samples.longest_samples(std::min(recipe_.train.global_batch_size, samples.count()));
+  const int64_t count = std::min(recipe_.train.global_batch_size, samples.count());
+  return recipe_.data.packing ? samples.longest_samples(count) : samples.longest_padded(count);
 }
 
 // All processes must run the same number of micro-batches, so with several none splits its own.
@@ -312,7 +314,8 @@ void TrainingLoop::log_step(const engine::StepResult& result, double lr, double 
   const report::RunRecord& record = parts_.log.record();
   const int64_t num_experts = parts_.run.engine().routing.num_experts;
   const double expert_load = report::busiest_over_mean(result.routed, num_experts);
-  const report::StepStatus status{
+  report::Figures figures = named(result.figures);
+  report::StepStatus status{
       .epoch = epoch_,
       .iter = state_.micro_batches,
       .step = state_.step,
@@ -328,6 +331,10 @@ void TrainingLoop::log_step(const engine::StepResult& result, double lr, double 
       .budget_bytes = record.device.budget_bytes,
       .expert_load = expert_load,
       .num_alloc_retries = memory::cuda_alloc_retries()};
+  if (figures.contains("rewards_accuracy")) {
+    status.accuracy = figures["rewards_accuracy"];
+    status.margin = figures["rewards_margin"];
+  }
   parts_.log.step({.step = state_.step,
                    .loss = result.loss,
                    .seconds = seconds,
@@ -338,10 +345,18 @@ void TrainingLoop::log_step(const engine::StepResult& result, double lr, double 
                    .raw_tokens = result.raw_tokens,
                    .epoch = epoch_,
                    .utilization = busy_.share(),
-                   .expert_load = expert_load},
+                   .expert_load = expert_load,
+                   .figures = std::move(figures)},
                   status);
   parts_.log.routed(result.routed, num_experts);
   parts_.live.step(status, seconds);
+}
+
+report::Figures TrainingLoop::named(const std::vector<double>& figures) const {
+  report::Figures all;
+  const std::vector<std::string> names = parts_.run.engine().objective->figures();
+  for (size_t i = 0; i < figures.size(); ++i) all[names.at(i)] = figures[i];
+  return all;
 }
 
 // A loss that stays high is told once: from then on it is what steps are compared with.
@@ -379,15 +394,24 @@ void TrainingLoop::validate() {
     return warn("no validation: none of the {} held-out samples has a token to learn{}",
                 dataset.validation.count(),
                 dataset.validation_pictures.rows ? "; their pictures could not be read" : "");
-  parts_.log.validation(state_.step, result.loss, result.tokens);
+  parts_.log.validation({.step = state_.step,
+                         .loss = result.loss,
+                         .tokens = result.tokens,
+                         .figures = named(result.figures)});
   if (!std::isfinite(result.loss) && parts_.world.rank() == 0)
     log_warning(fmt::format(
         "the validation loss at step {} is {}: the model gives no numbers on held-out rows; train "
         "from the checkpoint before with a lower --optimizer.lr than {}",
         state_.step, result.loss, recipe_.optimizer.lr));
-  parts_.log.print(fmt::format("Validation at step {}: loss {:.4f}, perplexity {:.2f} ({} tokens)",
-                               state_.step, result.loss, std::exp(result.loss),
-                               with_commas(result.tokens)));
+  const report::Figures figures = named(result.figures);
+  std::string more = fmt::format("perplexity {:.2f} ({} tokens)", std::exp(result.loss),
+                                 with_commas(result.tokens));
+  if (figures.contains("rewards_accuracy"))
+    more = fmt::format("accuracy {:.1f} %, margin {:.4f} ({} pairs)",
+                       100 * figures.at("rewards_accuracy"), figures.at("rewards_margin"),
+                       with_commas(result.terms));
+  parts_.log.print(
+      fmt::format("Validation at step {}: loss {:.4f}, {}", state_.step, result.loss, more));
 }
 
 void TrainingLoop::save_checkpoint() {

@@ -59,6 +59,7 @@ class TrainingLoop {
   void check_numbers(const engine::StepResult& result);
   void count_in(const engine::StepResult& result);
   void tell_of_epoch() const;
+  report::Figures named(const std::vector<double>& figures) const;
   void tell_of_spike();
   void log_step(const engine::StepResult& result, double lr, double seconds);
   void validate();

@@ -23,6 +23,7 @@
 #include "engine/export/vocabulary.h"
 #include "engine/open_data.h"
 #include "models/family.h"
+#include "recipe/tables/objectives.h"
 #include "report/text_width.h"
 
 namespace snug::use {
@@ -38,11 +39,20 @@ struct TokenizerOf {
   std::unique_ptr<models::Model> model;  // null: assume a decoder without a length limit
 };
 
+// A GGUF file, or a folder with one, has the tokenizer in it.
+bool is_gguf(const fs::path& path) {
+  if (!fs::is_directory(path)) return true;
+  return !fs::exists(path / "config.json") &&
+         std::ranges::any_of(fs::directory_iterator(path), [](const fs::directory_entry& entry) {
+           return entry.path().extension() == ".gguf";
+         });
+}
+
 TokenizerOf open_tokenizer_of(const fs::path& given) {
   const fs::path path = engine::is_adapter_directory(given) ? engine::find_base(given) : given;
   TokenizerOf found{.path = path, .tokenizer = {}, .model = {}};
   if (!fs::exists(path)) throw UserError("model {} does not exist", path.string());
-  if (!fs::is_directory(path)) {
+  if (is_gguf(path)) {
     models::Checkpoint checkpoint = models::open_checkpoint(path);
     found.tokenizer = engine::open_tokenizer(checkpoint);
     found.model = std::move(checkpoint.model);
@@ -122,14 +132,29 @@ std::string plural(int64_t count, const char* one, const char* many) {
   return fmt::format("{} {}", with_commas(count), count == 1 ? one : many);
 }
 
-struct ShownSample {
-  int64_t row = 0;
-  bool held_out = false;
+struct ShownDocument {
   int64_t learnt = 0;
   std::vector<int32_t> ids;
   std::vector<Part> parts;
   std::vector<data::LeftOut> left_out;
 };
+
+struct ShownSample {
+  int64_t row = 0;
+  bool held_out = false;
+  std::vector<ShownDocument> documents;  // one, or a pair's
+  int64_t shared = 0;                    // tokens that a pair's begin with
+};
+
+ShownDocument shown_document(const data::SampleStore& store, int64_t index, int64_t d,
+                             const tokenizer::Tokenizer& tokenizer) {
+  const data::Sample sample = store.sample(index, d);
+  const std::span<const data::LeftOut> left_out = store.left_out_of(index, d);
+  return {.learnt = data::learnt_tokens(store, index, d),
+          .ids = sample.ids,
+          .parts = parts_of(sample, store.ignore_index(), tokenizer, left_out),
+          .left_out = {left_out.begin(), left_out.end()}};
+}
 
 std::vector<ShownSample> choose_samples(const data::Dataset& dataset,
                                         const recipe::ShowDataOptions& options,
@@ -139,14 +164,13 @@ std::vector<ShownSample> choose_samples(const data::Dataset& dataset,
     const int64_t row = data::row_number(dataset, at);
     if (options.row ? row != *options.row : std::ssize(shown) >= options.num_samples) continue;
     const data::SampleStore& store = at.held_out ? dataset.validation : dataset.train;
-    const data::Sample sample = store.sample(at.index);
-    const std::span<const data::LeftOut> left_out = store.left_out_of(at.index);
-    shown.push_back({.row = row,
-                     .held_out = at.held_out,
-                     .learnt = data::learnt_tokens(store, at.index),
-                     .ids = sample.ids,
-                     .parts = parts_of(sample, store.ignore_index(), tokenizer, left_out),
-                     .left_out = {left_out.begin(), left_out.end()}});
+    ShownSample& sample = shown.emplace_back();
+    sample.row = row;
+    sample.held_out = at.held_out;
+    for (int64_t d = 0; d < store.documents_per_sample(); ++d)
+      sample.documents.push_back(shown_document(store, at.index, d, tokenizer));
+    const auto &first = sample.documents.front().ids, &last = sample.documents.back().ids;
+    sample.shared = std::ranges::mismatch(first, last).in1 - first.begin();
   }
   if (options.row && shown.empty())
     throw UserError("--row {}: the {} samples have no such row", *options.row,
@@ -202,7 +226,8 @@ std::string totals_text(const data::Dataset& dataset, const data::DataSurvey& fo
   std::string text =
       fmt::format("Samples   {}: {} to train on, {} held out\n", with_commas(samples),
                   with_commas(found.training), with_commas(found.held_out));
-  text += fmt::format("Rows      {}\n", words_on_kinds(dataset));
+  text += fmt::format("Rows      {}{}\n", read.preferences ? "pairs of answers, " : "",
+                      words_on_kinds(dataset));
   const auto masks = data::masks_prompts(dataset, read.mask_prompt);
   text += fmt::format(
       "Style     {} ({}); prompts {}\n", dataset.prompt_style,
@@ -213,8 +238,9 @@ std::string totals_text(const data::Dataset& dataset, const data::DataSurvey& fo
   text +=
       fmt::format("Tokens    {}, of which {} count in the loss ({})\n", with_commas(found.tokens),
                   with_commas(found.learnt_tokens), share_text(found.learnt_tokens, found.tokens));
-  text += fmt::format("Lengths   {} to {} tokens, median {}\n", with_commas(found.shortest),
-                      with_commas(found.longest), with_commas(found.median));
+  text += fmt::format("Lengths   {} to {} tokens{}, median {}\n", with_commas(found.shortest),
+                      with_commas(found.longest), read.preferences ? " a pair" : "",
+                      with_commas(found.median));
   text += bars_of(found, unicode);
   if (read.max_seq_length > 0)
     text +=
@@ -232,8 +258,9 @@ std::string totals_text(const data::Dataset& dataset, const data::DataSurvey& fo
                         plural(found.held_out_in_training, "sample", "samples"));
   text += "\n";
   if (found.without_loss > 0)
-    text += fmt::format("No loss   {} with no token to learn\n",
-                        plural(found.without_loss, "sample", "samples"));
+    text += fmt::format("No loss   {} with no token to learn{}\n",
+                        plural(found.without_loss, "sample", "samples"),
+                        read.preferences ? ", or equal answers" : "");
   if (!dataset.unread.empty())
     text += fmt::format("Unread    columns {}\n",
                         printable(fmt::format("{}", fmt::join(dataset.unread, ", "))));
@@ -246,13 +273,34 @@ std::string totals_text(const data::Dataset& dataset, const data::DataSurvey& fo
 void print_text(const std::vector<ShownSample>& shown, const std::string& totals, bool colours) {
   std::string text;
   for (const ShownSample& sample : shown) {
-    const std::string head =
-        fmt::format("Row {}{}: {}, {} in the loss", with_commas(sample.row),
-                    sample.held_out ? " (held out)" : "",
-                    plural(std::ssize(sample.ids), "token", "tokens"), with_commas(sample.learnt));
-    text += head + "\n" + text_with_mask(sample.parts, colours) + "\n\n";
+    const bool is_pair = sample.documents.size() > 1;
+    text +=
+        fmt::format("Row {}{}: ", with_commas(sample.row), sample.held_out ? " (held out)" : "");
+    if (is_pair)
+      text += fmt::format("a pair, {} shared\n", plural(sample.shared, "token", "tokens"));
+    for (const ShownDocument& document : sample.documents) {
+      if (is_pair) text += &document == &sample.documents.front() ? "Chosen: " : "Rejected: ";
+      text += fmt::format("{}, {} in the loss\n{}\n",
+                          plural(std::ssize(document.ids), "token", "tokens"),
+                          with_commas(document.learnt), text_with_mask(document.parts, colours));
+    }
+    text += "\n";
   }
   std::fputs((text + totals).c_str(), stdout);
+}
+
+json as_json(const ShownDocument& document) {
+  json parts = json::array();
+  for (const Part& part : document.parts)
+    parts.push_back({{"text", part.text}, {"learnt", part.is_learnt}});
+  json left_out = json::array();
+  for (const data::LeftOut& part : document.left_out)
+    left_out.push_back({{"before_token", part.token}, {"what", part.what}, {"words", part.words}});
+  return {{"tokens", document.ids.size()},
+          {"learnt_tokens", document.learnt},
+          {"ids", document.ids},
+          {"parts", parts},
+          {"left_out", left_out}};
 }
 
 void print_json(const std::vector<ShownSample>& shown, const data::Dataset& dataset,
@@ -290,20 +338,14 @@ void print_json(const std::vector<ShownSample>& shown, const data::Dataset& data
         {{"from", bin.from}, {"to", bin.to}, {"samples", bin.samples}});
   out["shown"] = json::array();
   for (const ShownSample& sample : shown) {
-    json parts = json::array();
-    for (const Part& part : sample.parts)
-      parts.push_back({{"text", part.text}, {"learnt", part.is_learnt}});
-    json left_out = json::array();
-    for (const data::LeftOut& part : sample.left_out)
-      left_out.push_back(
-          {{"before_token", part.token}, {"what", part.what}, {"words", part.words}});
-    out["shown"].push_back({{"row", sample.row},
-                            {"held_out", sample.held_out},
-                            {"tokens", sample.ids.size()},
-                            {"learnt_tokens", sample.learnt},
-                            {"ids", sample.ids},
-                            {"parts", parts},
-                            {"left_out", left_out}});
+    json own = as_json(sample.documents.front());
+    own["row"] = sample.row;
+    own["held_out"] = sample.held_out;
+    if (sample.documents.size() > 1) {
+      own["rejected"] = as_json(sample.documents.back());
+      own["shared_tokens"] = sample.shared;
+    }
+    out["shown"].push_back(std::move(own));
   }
   std::puts(out.dump(2, ' ', false, json::error_handler_t::replace).c_str());
 }
@@ -322,6 +364,7 @@ void show_data(const recipe::ShowDataOptions& options) {
   data::DatasetOptions read = found.model
                                   ? engine::dataset_options(recipe.data, *found.model, found.path)
                                   : engine::dataset_options(recipe.data);
+  read.preferences = recipe::learns_from_pairs(options.objective);
   read.warns = false;
   read.keep_without_loss = true;
   read.max_seq_length = recipe.train.max_seq_length.value_or(0);

@@ -190,12 +190,12 @@ INSTANTIATE_TEST_SUITE_P(
 // Documents whose tokens ranks share, or whose vocabulary, blocks or samples, as objectives see
 // them.
 TEST(ContextParallelObjectives, TrainAsOneDoes) {
-  data::SampleStore with_columns = random_samples(16, 40, 5);
-  tests::add_pair_columns(with_columns, 3);
+  data::SampleStore pairs = random_samples(16, 40, 5), weighed = pairs, plain = pairs;
+  tests::add_columns(pairs, 2);
+  tests::add_columns(weighed, 1);
   const std::vector<std::shared_ptr<const nn::Objective>> objectives = {
       std::make_shared<tests::Pairs>(), std::make_shared<tests::MeanOfDocuments>(),
       std::make_shared<tests::WeighedDocuments>()};
-  data::SampleStore plain = random_samples(16, 40, 5);
   const bool is_pair = test::world().size() == 2;
   const std::vector<const char*> meshes =
       is_pair ? std::vector<const char*>{"cp=2", "tp=2", "pp=2", "dp=2", "fsdp=2"}
@@ -204,8 +204,7 @@ TEST(ContextParallelObjectives, TrainAsOneDoes) {
     for (const char* mesh : meshes)
       for (size_t o = 0; o < objectives.size(); ++o) {
         const auto& objective = objectives[o];
-        const bool has_columns = !objective->batch().columns.empty();
-        const data::SampleStore& samples = has_columns ? with_columns : plain;
+        const data::SampleStore& samples = *std::array{&pairs, &plain, &weighed}[o];
         const int64_t size = 1 + static_cast<int64_t>(o) % 2;
         SCOPED_TRACE(fmt::format("{} {}, objective {}", shape, mesh, o));
         recipe::Recipe recipe = tiny_recipe();

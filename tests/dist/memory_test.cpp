@@ -80,20 +80,25 @@ void expect_plan_is_measurement(
   std::mt19937 random(21);
   for (int trial = 0; trial < trials; ++trial) {
     const std::string shape = shapes[random() % shapes.size()];
-    const recipe::Recipe recipe = make_recipe(random, shape);
+    recipe::Recipe recipe = make_recipe(random, shape);
+    const data::SampleStore samples = tests::with_objective(recipe, 16, 60, random);
     SCOPED_TRACE(fmt::format("trial {}: {} {} {} {}, {}", trial, recipe.strategy, recipe.mesh,
                              recipe.pipeline_schedule, recipe.pipeline_interleave,
                              tests::describe(recipe, shape)));
-    const data::SampleStore samples =
-        tests::random_samples(16, 60, random(), tests::tiny_model(shape)->reads());
+    const auto model = tests::tiny_model(shape);
     const int64_t size = recipe.train.micro_batch_size;
+    const std::vector<int64_t> longest =
+        recipe.data.packing ? samples.longest_samples(size) : samples.longest_padded(size);
     const auto mesh = test::world().make_mesh(
         engine::strategy_of(recipe, test::world().size(), 2).mesh, at::kCPU);
+    // The longest pair need not have the longest answer, or most targets: a plan joins them.
+    const data::MicroBatch largest =
+        samples.documents_per_sample() > 1
+            ? data::make_micro_batch(samples, longest, tests::batch_options(recipe, *model))
+            : plan::largest_micro_batch({.samples = samples, .reading = model->reads()}, recipe,
+                                        size);
     const plan::Prediction predicted = plan::predict(
-        *tests::tiny_model(shape), recipe,
-        plan::largest_micro_batch(
-            {.samples = samples, .reading = tests::tiny_model(shape)->reads()}, recipe, size),
-        128, {.mesh = dist::planned_mesh(mesh->shape(), mesh->rank())});
+        *model, recipe, largest, 128, {.mesh = dist::planned_mesh(mesh->shape(), mesh->rank())});
     memory::Ledger& ledger = memory::cpu_ledger();
     memory::Ledger& host = memory::cpu_host_ledger();
     const int64_t before = ledger.allocated();
@@ -104,7 +109,7 @@ void expect_plan_is_measurement(
       tests::TinyRun run(recipe, samples, shape, at::kCPU, mesh);
       const auto count =
           static_cast<size_t>(plan::micro_batches_that_matter(recipe, mesh->shape()));
-      run.step(engine::SampleIndices(count, samples.longest_samples(size)), 1e-2);
+      run.step(engine::SampleIndices(count, longest), 1e-2);
     }
     EXPECT_EQ(predicted.peak_allocated, ledger.at_peak().allocated - before);
     EXPECT_EQ(predicted.peak_host, host.at_peak().allocated - host_before);

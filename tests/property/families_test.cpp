@@ -299,7 +299,10 @@ TEST_P(Families, PlanIsTheMeasurementToTheByte) {
     if (random() % 4 == 0) recipe.model.dropout = 0;
     SCOPED_TRACE(fmt::format("trial {}: {}", trial, tests::describe(recipe, GetParam())));
     const auto model = tiny_model(GetParam());
-    const data::SampleStore store = samples(16, 40, random());
+    const data::Reading reads = model->reads();
+    const data::SampleStore store = reads.source || reads.image_size > 0
+                                        ? samples(16, 40, random())
+                                        : tests::with_objective(recipe, 16, 40, random);
     const int64_t size = recipe.train.micro_batch_size;
     const auto plan_of = [&](const data::MicroBatch& batch) {
       return plan::predict(*model, recipe, batch, 128, {.device = tests::test_device().type()});

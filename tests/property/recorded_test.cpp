@@ -73,7 +73,7 @@ Trained train(recipe::Recipe recipe, bool graphs, const std::string& shape, int 
   recipe.cuda_graphs = graphs;
   data::SampleStore samples =
       alike_samples(tiny_model(shape)->reads(), objective == nullptr ? 16 : 32);
-  if (objective != nullptr) tests::add_pair_columns(samples, 3);
+  if (objective != nullptr) tests::add_columns(samples, 2);
   TinyRun run(recipe, samples, shape, tests::test_device(), dist::single_mesh(), objective);
   Trained result;
   for (int step = 0; step < steps; ++step) {

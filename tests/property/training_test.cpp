@@ -45,6 +45,10 @@ class Training : public ::testing::Test {
     if (!tests::missing_device().empty()) GTEST_SKIP() << tests::missing_device();
   }
   const data::SampleStore samples_ = random_samples(8, 40, 5);
+  const data::SampleStore pairs_ = tests::random_pairs(8, 40, 5, recipe::objective_defaults("dpo"));
+  const data::SampleStore& samples_of(const recipe::Recipe& recipe) const {
+    return recipe.objective.name == recipe::ObjectiveName::Sft ? samples_ : pairs_;
+  }
 };
 
 // Losses of `steps` steps over the same eight samples.
@@ -77,6 +81,24 @@ TEST_F(Training, AnyCutOfTheGlobalBatchTrainsTheSame) {
     TinyRun cut(tiny_recipe(), samples_);
     expect_same_losses(expected, train(cut, eight_in(size), 5), 1e-5);
     expect_same_weights(whole, cut, 1e-4);
+  }
+}
+
+TEST_F(Training, AnyCutOfPairsTrainsTheSame) {
+  for (const char* const name : {"dpo", "ipo", "hinge", "cpo", "simpo", "orpo"}) {
+    SCOPED_TRACE(name);
+    recipe::Recipe recipe = tiny_recipe();
+    recipe.objective = recipe::objective_defaults(name);
+    const data::SampleStore pairs = tests::random_pairs(8, 40, 5, recipe.objective);
+    TinyRun whole(recipe, pairs), cut(recipe, pairs);
+    recipe.data.packing = false;
+    TinyRun padded(recipe, pairs);
+    const std::vector<double> expected = train(whole, eight_in(8), 5);
+    EXPECT_LT(expected.back(), expected.front());
+    expect_same_losses(expected, train(cut, eight_in(2), 5), 1e-5);
+    expect_same_losses(expected, train(padded, eight_in(4), 5), 1e-5);
+    expect_same_weights(whole, cut, 1e-4);
+    expect_same_weights(whole, padded, 1e-4);
   }
 }
 
@@ -147,6 +169,13 @@ constexpr Trained kTrained[] = {
        r.optimizer.master_weights = true;
        r.lora = {.enabled = true, .r = 4, .mlp = true};
      }},
+    {"Preferences",
+     [](recipe::Recipe& r) {
+       r.precision = "bf16-mixed";
+       r.objective = recipe::objective_defaults("dpo");
+       r.objective.sft_weight = 0.2;
+       r.lora = {.enabled = true, .r = 4, .mlp = true};
+     }},
     {"QuantizedDora",
      [](recipe::Recipe& r) {
        r.quantize = "bnb.nf4-dq";
@@ -208,7 +237,7 @@ TEST_P(Techniques, EveryPairTrainsToTheSameBitsAsPlain) {
   uint32_t seed = static_cast<uint32_t>(std::string(GetParam().name).size());
   for (const std::optional<double> max_norm : {std::optional<double>(), std::optional(0.5)}) {
     base.train.max_norm = max_norm;
-    TinyRun plain(base, samples_);
+    TinyRun plain(base, samples_of(base));
     const std::vector<double> expected = train(plain, eight_in(8), 4);
     for (const auto& [first, second] : pairs_of_techniques(++seed)) {
       SCOPED_TRACE(std::string(first->name) + " and " + second->name +
@@ -216,7 +245,7 @@ TEST_P(Techniques, EveryPairTrainsToTheSameBitsAsPlain) {
       recipe::Recipe recipe = base;
       first->turn_on(recipe);
       second->turn_on(recipe);
-      TinyRun run(recipe, samples_);
+      TinyRun run(recipe, samples_of(recipe));
       run.engine.copies->set_late(true);
       const double tolerance = adds_norm_like_plain(recipe) ? 0 : kOtherNorm;
       expect_same_losses(expected, train(run, eight_in(8), 4), tolerance);
@@ -286,9 +315,9 @@ TEST_F(Training, KeptCastsTrainToTheSameBits) {
     SCOPED_TRACE(std::string(trained.name) + ", " + technique.name);
     recipe.precision = "bf16-mixed";
     recipe.cast_cache = false;
-    TinyRun plain(recipe, samples_);
+    TinyRun plain(recipe, samples_of(recipe));
     recipe.cast_cache = true;
-    TinyRun kept(recipe, samples_);
+    TinyRun kept(recipe, samples_of(recipe));
     expect_same_losses(train(plain, eight_in(4), 3), train(kept, eight_in(4), 3), 0);
     expect_same_weights(plain, kept, 0);
   }

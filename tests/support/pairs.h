@@ -79,8 +79,9 @@ class PairsOfWholeLogits final : public Pairs {
   }
 };
 
-inline void add_pair_columns(data::SampleStore& samples, uint32_t seed) {
-  std::mt19937 random(seed);
+// What these objectives read, drawn; the samples become groups of so many documents.
+inline void add_columns(data::SampleStore& samples, int64_t documents_per_sample) {
+  std::mt19937 random(3);
   const auto numbers = [&](int64_t count) {
     std::vector<float> values;
     for (int64_t i = 0; i < count; ++i)
@@ -89,6 +90,7 @@ inline void add_pair_columns(data::SampleStore& samples, uint32_t seed) {
   };
   samples.set_columns({{.is_per_target = true, .values = numbers(samples.total_tokens())},
                        {.values = numbers(samples.count())}});
+  samples.group(documents_per_sample);
 }
 
 }  // namespace snug::tests

@@ -50,6 +50,15 @@ inline recipe::Recipe random_recipe(std::mt19937& random) {
   return recipe;
 }
 
+// In a fourth of the recipes preferences; the samples that they learn from.
+inline data::SampleStore with_objective(recipe::Recipe& recipe, int count, int longest,
+                                        std::mt19937& random) {
+  constexpr const char* kNames[] = {"dpo", "ipo", "hinge", "orpo", "simpo", "cpo"};
+  if (random() % 4 != 0) return random_samples(count, longest, random());
+  recipe.objective = recipe::objective_defaults(kNames[random() % std::size(kNames)]);
+  return random_pairs(count, longest, random(), recipe.objective);
+}
+
 // Experts that are one tensor have no DoRA, and adapters all of them or none.
 inline void fit_to_stacks(recipe::LoraOptions& lora, const std::string& shape) {
   if (!shape.starts_with("gpt-oss")) return;
@@ -60,7 +69,7 @@ inline void fit_to_stacks(recipe::LoraOptions& lora, const std::string& shape) {
 
 inline std::string describe(const recipe::Recipe& r, const std::string& shape) {
   return fmt::format(
-      "{}, {}, {}, {}{}{}, micro-batch {}, {}, checkpointing {}{}{}, offload {}{}{}{}{}{}{}{}",
+      "{}, {}, {}, {}{}{}, micro-batch {}, {}, checkpointing {}{}{}, offload {}{}{}{}{}{}{}{}, {}",
       shape, r.precision, r.optimizer.name,
       !r.lora.enabled   ? "full"
       : r.lora.use_dora ? "dora"
@@ -76,7 +85,8 @@ inline std::string describe(const recipe::Recipe& r, const std::string& shape) {
       r.cast_cache    ? ", casts kept"
       : r.cuda_graphs ? ", recorded"
                       : "",
-      r.offload_prefetch == "true" ? ", prefetched" : "", r.train.max_norm ? ", clipped" : "");
+      r.offload_prefetch == "true" ? ", prefetched" : "", r.train.max_norm ? ", clipped" : "",
+      r.objective.name);
 }
 
 }  // namespace snug::tests

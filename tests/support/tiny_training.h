@@ -7,11 +7,15 @@
 #include <random>
 #include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "data/sample_store.h"
 #include "engine/run.h"
+#include "engine/steps/objective.h"
 #include "models/family.h"
 #include "recipe/recipe.h"
+#include "recipe/tables/objectives.h"
 #include "support/source_dir.h"
 #include "support/test_device.h"
 
@@ -53,6 +57,23 @@ inline data::SampleStore random_samples(int count, int longest, uint32_t seed,
   return store;
 }
 
+// Pairs of such samples, with what the objective reads beside them.
+inline data::SampleStore random_pairs(int count, int longest, uint32_t seed,
+                                      const recipe::ObjectiveOptions& objective) {
+  data::SampleStore store = random_samples(2 * count, longest, seed);
+  recipe::Recipe recipe;
+  recipe.objective = objective;
+  if (!engine::validation_objective(recipe)->batch().columns.empty()) {
+    std::mt19937 random(seed);
+    std::vector<float> reference;
+    for (int i = 0; i < 2 * count; ++i)
+      reference.push_back(-static_cast<float>(random() % 1000) / 10.0F);
+    store.set_columns({{.values = std::move(reference)}});
+  }
+  store.group(2);
+  return store;
+}
+
 inline recipe::Recipe tiny_recipe() {
   recipe::Recipe recipe;
   recipe.precision = "32-true";
@@ -67,13 +88,10 @@ inline recipe::Recipe tiny_recipe() {
 inline std::string on_disk() { return "disk:" + std::filesystem::temp_directory_path().string(); }
 
 inline data::MicroBatchOptions batch_options(const recipe::Recipe& recipe,
-                                             const models::Model& model,
-                                             const nn::Objective* objective = nullptr) {
-  return {
-      .packing = recipe.data.packing,
-      .documents_per_sample = objective == nullptr ? 1 : objective->batch().documents_per_sample,
-      .ignore_index = static_cast<int32_t>(recipe.data.ignore_index),
-      .reading = model.reads()};
+                                             const models::Model& model) {
+  return {.packing = recipe.data.packing,
+          .ignore_index = static_cast<int32_t>(recipe.data.ignore_index),
+          .reading = model.reads()};
 }
 
 // The pictures of these samples where the model looks at some: noise that a sample's number gives.
@@ -128,7 +146,7 @@ struct TinyRun {
                    const std::shared_ptr<const nn::Objective>& objective = nullptr)
       : recipe(std::move(r)),
         model(tiny_model(shape)),
-        batches(std::make_unique<TinyBatches>(s, batch_options(recipe, *model, objective.get()))),
+        batches(std::make_unique<TinyBatches>(s, batch_options(recipe, *model))),
         run(*model, recipe, *batches,
             {.device = device,
              .longest = 128,

@@ -47,5 +47,65 @@ TEST(SyntheticDataOfRanks, APlanOfTheSameWordsIsWhatTheyTake) {
   }
 }
 
+// The model before training, computed by all of them for all.
+TEST(SyntheticDataOfRanks, PairsTrainAsOnOne) {
+  if (!has_mpirun()) GTEST_SKIP() << "no mpirun";
+  const TempFolder folder;
+  std::vector<nlohmann::json> records;
+  for (const std::string strategy : {"one", "ddp", "fsdp", "tp", "pp"}) {
+    std::vector<std::string> train = {"finetune_full",
+                                      "--model.config",
+                                      tiny_checkpoint() + "/config.json",
+                                      "--data",
+                                      "Synthetic",
+                                      "--train.max_seq_length",
+                                      "24",
+                                      "--out_dir",
+                                      folder / strategy,
+                                      "--objective",
+                                      "dpo",
+                                      "--num_threads",
+                                      "1",
+                                      "--precision",
+                                      "32-true",
+                                      "--lr",
+                                      "0.01",
+                                      "--train.max_steps",
+                                      "3",
+                                      "--data.val_split_fraction",
+                                      "0.1",
+                                      "--eval.num_samples",
+                                      "0",
+                                      "--train.lr_warmup_steps",
+                                      "0",
+                                      "--train.global_batch_size",
+                                      "8",
+                                      "--train.micro_batch_size",
+                                      "4",
+                                      "--data.max_samples",
+                                      "32"};
+    if (strategy != "one") train.insert(train.end(), {"--devices", "2"});
+    if (strategy.size() > 2 && strategy != "one")
+      train.insert(train.end(), {"--strategy", strategy});
+    else if (strategy != "one")
+      train.insert(train.end(), {"--mesh", strategy + "=2"});
+    const Result ran = run(train);
+    ASSERT_EQ(ran.exit_code, 0) << ran.output;
+    records.push_back(read_run(folder / strategy));
+  }
+  for (const nlohmann::json& record : records) {
+    ASSERT_EQ(record["steps"].size(), 3U);
+    for (size_t i = 0; i < 3; ++i)
+      for (const char* figure : {"loss", "rewards_chosen", "rewards_margin"}) {
+        const double expected = records[0]["steps"][i][figure];
+        EXPECT_NEAR(record["steps"][i][figure].get<double>(), expected,
+                    1e-4 * std::max(1e-2, std::abs(expected)))
+            << figure << ", step " << i + 1;
+      }
+    EXPECT_NEAR(record["validation"].back()["rewards_margin"].get<double>(),
+                records[0]["validation"].back()["rewards_margin"].get<double>(), 1e-4);
+  }
+}
+
 }  // namespace
 }  // namespace snug::tests

@@ -50,8 +50,12 @@ class Objective {
 
   virtual BatchSpec batch() const { return {}; }
 
+  // Names of F further numbers that sum() has, to look at: means over the terms, too.
+  virtual std::vector<std::string> figures() const { return {}; }
+
   // hidden (c, D): this rank's rows of the head's input, after its norm. Returns the sum of the
-  // micro-batch's terms, float32 (1), without pass.gradient_scale.
+  // micro-batch's terms, without pass.gradient_scale, and behind it the figures' sums, without a
+  // gradient: float32 (1 + F).
   virtual at::Tensor sum(const at::Tensor& hidden, const Head& head, const Batch& batch,
                          const Pass& pass) const = 0;
 

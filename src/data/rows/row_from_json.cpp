@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "data/pictures/picture_text.h"
+#include "data/rows/preference_rows.h"
 #include "data/rows/row_pictures.h"
 
 namespace snug::data {
@@ -382,22 +383,6 @@ Row pair_row(const json& object, const PairColumns& pair, const Columns& columns
   return with_what_comes_before(std::move(row), object, columns, where);
 }
 
-// Columns of rows that say which answer is better.
-constexpr const char* kPreferenceKeys[] = {"chosen",
-                                           "rejected",
-                                           "chosen_response",
-                                           "rejected_response",
-                                           "chosen_messages",
-                                           "rejected_messages",
-                                           "chosen_answer",
-                                           "rejected_answer",
-                                           "chosen_completion",
-                                           "rejected_completion"};
-
-bool is_preference(const std::string& name) {
-  return std::ranges::find(kPreferenceKeys, name) != std::end(kPreferenceKeys);
-}
-
 // true, false, their texts, as CSV has them, 1 or 0.
 bool is_verdict(const json& value) {
   if (value.is_boolean() || value == 0 || value == 1) return true;
@@ -412,8 +397,8 @@ constexpr const char* kAnswerKeys[] = {"output", "response", "completion", "answ
 
 [[noreturn]] void refuse_objective(const std::string& where, const std::string& column,
                                    const char* objective, const char* remedy) {
-  throw UserError("{}: the column \"{}\" is made for {}, which snug does not train; {}", where,
-                  shortened(column, 60), objective, remedy);
+  throw UserError("{}: the column \"{}\" is made for {}; {}", where, shortened(column, 60),
+                  objective, remedy);
 }
 
 // Rows made for another objective would teach the wrong thing without a word.
@@ -421,10 +406,12 @@ void check_objective(const json& object, const std::string& where) {
   for (const auto& item : object.items()) {
     const json& value = item.value();
     const bool says = value.is_string() || value.is_structured();
-    if (is_preference(item.key()) && says && !is_empty(value))
-      refuse_objective(where, item.key(), "preferences (DPO, ORPO, SimPO, reward models)",
-                       "to learn the better answers alone, keep them as \"output\" or as the last "
-                       "turn of \"messages\", and leave the others out");
+    if (is_preference_column(item.key()) && says && !is_empty(value))
+      refuse_objective(where, item.key(), "preferences",
+                       "snug finetune learns from them with --objective dpo (or ipo, hinge, orpo, "
+                       "simpo, cpo); to learn the better answers alone, keep them as \"output\" or "
+                       "as the last turn of "
+                       "\"messages\", and leave the others out");
   }
   const auto has_any = [&](const auto& keys) {
     return std::ranges::any_of(keys,
@@ -433,12 +420,12 @@ void check_objective(const json& object, const std::string& where) {
   const bool is_answered = has_any(kChatKeys) || has_any(kAnswerKeys);
   for (const char* key : {"kto_tag", "label"})
     if (const json* verdict = field(object, key); verdict && is_verdict(*verdict) && is_answered)
-      refuse_objective(where, key, "answers rated good or bad (KTO)",
+      refuse_objective(where, key, "answers rated good or bad (KTO), which snug does not train",
                        "it would learn the bad ones too: keep the good rows, and leave the column "
                        "out");
   const json *text = field(object, "text"), *label = field(object, "label");
   if (text != nullptr && label != nullptr && !label->is_structured() && !is_answered)
-    refuse_objective(where, "label", "classification",
+    refuse_objective(where, "label", "classification, which snug does not train",
                      "to learn to answer with the class, write it as \"output\" beside the text as "
                      "\"instruction\"; to learn the texts, leave the column out");
 }
@@ -452,16 +439,19 @@ void note_unread(const json& object, const Columns& columns) {
       columns.unread->insert(shortened(item.key(), 60));
 }
 
-// A chat as an array, or as the text of one, as tables hold it.
+}  // namespace
+
 std::optional<json> turns_in(const json& value) {
   if (!value.is_string()) return std::nullopt;
   json turns = json::parse(value.get_ref<const std::string&>(), check_depth, false);
   return turns.is_array() ? std::optional(std::move(turns)) : std::nullopt;
 }
 
-}  // namespace
-
 Row row_from_json(const json& object, const Columns& columns, const std::string& where) {
+  if (columns.preferences) {
+    note_unread(object, columns);
+    return preference_from_json(object, columns, where);
+  }
   check_objective(object, where);
   note_unread(object, columns);
   const json* output = field(object, columns.output);
@@ -512,11 +502,12 @@ std::vector<std::string> row_columns(const Columns& columns) {
   add(kChatKeys);
   add(kSystemKeys);
   if (columns.pictures) add(picture_columns());
+  if (columns.preferences) add(preference_columns());
   return all;
 }
 
 bool is_foreign_column(const std::string& name) {
-  return is_preference(name) || name == "label" || name == "kto_tag";
+  return is_preference_column(name) || name == "label" || name == "kto_tag";
 }
 
 std::string shortened(std::string text, size_t max_bytes) {

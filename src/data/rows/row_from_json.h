@@ -3,7 +3,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,9 @@ inline constexpr int kMaxDepth = 64;
 // in errors: "train.jsonl:17", "train.json: row 3".
 Row row_from_json(const nlohmann::ordered_json& object, const Columns& columns,
                   const std::string& where);
+
+// A chat as an array, or as the text of one, as tables hold it.
+std::optional<nlohmann::ordered_json> turns_in(const nlohmann::ordered_json& value);
 
 // The columns that it may look at.
 std::vector<std::string> row_columns(const Columns& columns);

@@ -36,7 +36,8 @@ struct Row {
   std::string tools;                  // of a chat: what the model may call, a JSON array; or empty
   bool needs_template = false;        // an answer calls tools, which only a chat template writes
   RowKind kind = RowKind::Question;
-  int64_t number = 0;  // in its data set, from 1; 0: not numbered
+  int64_t number = 0;            // in its data set, from 1; 0: not numbered
+  std::vector<Row> others = {};  // of a preference: the rejected answer's
 };
 
 // Column names; data sets with other names set them here. An empty name: no such column.
@@ -44,7 +45,8 @@ struct Columns {
   std::string instruction = "instruction";
   std::string input = "input";
   std::string output = "output";
-  bool pictures = false;  // the model looks at pictures: those beside a question are its own
+  bool pictures = false;     // the model looks at pictures: those beside a question are its own
+  bool preferences = false;  // rows say which of two answers is better
   // Where given, gets the names of columns that nothing reads.
   std::set<std::string>* unread = nullptr;
 };

@@ -56,6 +56,8 @@ bool has_trained(nn::Unit* unit) {
                      [](const nn::Parameter* parameter) { return parameter->trained; });
 }
 
+double first_of(const Sums& sums) { return sums.empty() ? 0.0 : sums.front(); }
+
 nn::State take_gradients(nn::State& input) {
   nn::State gradients;
   for (auto& [name, tensor] : input.entries()) {
@@ -120,14 +122,14 @@ bool Executor::has_backward(const UnitRange& range) const {
 
 double Executor::forward_backward(const nn::Batch& batch, const nn::Pass& pass) {
   const auto make = [&](int64_t number) -> MicroBatch { return {batch, pass, number}; };
-  return forward_backward({.count = 1, .make = make}).front();
+  return first_of(forward_backward({.count = 1, .make = make}).front());
 }
 
-std::vector<double> Executor::forward_backward(const MicroBatches& micro_batches) {
+std::vector<Sums> Executor::forward_backward(const MicroBatches& micro_batches) {
   // A micro-batch that cannot be made ends the step too, amid what others have left for it.
   return guarded([&] {
     if (links_ != nullptr) return Pipeline(*this, *links_, forward_done_).run(micro_batches);
-    std::vector<double> losses;
+    std::vector<Sums> losses;
     for (int64_t i = 0; i < micro_batches.count; ++i)
       losses.push_back(run_micro_batch(micro_batches.make(i)));
     return losses;
@@ -136,11 +138,11 @@ std::vector<double> Executor::forward_backward(const MicroBatches& micro_batches
 
 void Executor::record_passes() { recorded_ = std::make_unique<RecordedPasses>(parameters()); }
 
-double Executor::run_micro_batch(const MicroBatch& micro_batch) {
-  if (recorded_ == nullptr) return ops::read_number(run_pass(micro_batch));
+Sums Executor::run_micro_batch(const MicroBatch& micro_batch) {
+  if (recorded_ == nullptr) return ops::read_numbers(run_pass(micro_batch));
   // A pass that is recorded and fails may run again, so that policies release what they hold for
   // it.
-  return ops::read_number(recorded_->run(micro_batch, [this](const MicroBatch& own) {
+  return ops::read_numbers(recorded_->run(micro_batch, [this](const MicroBatch& own) {
     return guarded([&] { return run_pass(own); });
   }));
 }
@@ -175,7 +177,7 @@ nn::State Executor::begin_backward(const Flight& flight, const nn::Pass& pass) {
 }
 
 // The host waits for the device here.
-double Executor::value_of(const Flight& flight) { return ops::read_number(flight.objective); }
+Sums Executor::value_of(const Flight& flight) { return ops::read_numbers(flight.objective); }
 
 nn::State Executor::backward(Flight& flight, nn::State gradients, const MicroBatch& micro_batch) {
   while (!flight.runs.empty()) {
@@ -275,11 +277,15 @@ nn::State Executor::infer(const UnitRange& range, nn::State state, const MicroBa
   return state;
 }
 
-double Executor::objective(const nn::Batch& batch, const nn::Pass& pass) {
+Sums Executor::sums(const nn::Batch& batch, const nn::Pass& pass) {
   return guarded([&] {
     const nn::State state = infer(batch, pass);
-    return state.has(nn::kObjective) ? ops::read_number(state.at(nn::kObjective)) : 0.0;
+    return state.has(nn::kObjective) ? ops::read_numbers(state.at(nn::kObjective)) : Sums{};
   });
+}
+
+double Executor::objective(const nn::Batch& batch, const nn::Pass& pass) {
+  return first_of(sums(batch, pass));
 }
 
 at::Tensor Executor::last_logits(const nn::Batch& batch, at::ScalarType compute) {

@@ -18,6 +18,10 @@ namespace snug::exec {
 
 class StageLinks;
 
+// An objective's sum over a micro-batch, and those of its figures; empty where another stage of a
+// pipeline ends the model.
+using Sums = std::vector<double>;
+
 // A batch and how to run it. `number` is its index within the optimizer step.
 struct MicroBatch {
   nn::Batch batch;
@@ -53,13 +57,14 @@ class Executor {
   void on_forward_done(std::function<void()> callback) { forward_done_ = std::move(callback); }
 
   // Adds the gradients of (pass.gradient_scale * objective) to the parameters' gradient buffers.
-  // Returns the unscaled objective of each micro-batch, a sum over its terms; zeros on a stage
-  // without the model's last unit. May throw OutOfMemory; the executor is then ready for the next
-  // call.
-  std::vector<double> forward_backward(const MicroBatches& micro_batches);
+  // Returns the unscaled objective of each micro-batch. May throw OutOfMemory; the executor is then
+  // ready for the next call.
+  std::vector<Sums> forward_backward(const MicroBatches& micro_batches);
   double forward_backward(const nn::Batch& batch, const nn::Pass& pass);
 
-  // The objective without gradients; 0 on a stage without the model's last unit.
+  // The objective without gradients.
+  Sums sums(const nn::Batch& batch, const nn::Pass& pass);
+  // Its own sum alone; 0 where another stage ends the model.
   double objective(const nn::Batch& batch, const nn::Pass& pass);
 
   // Logits (S, V) float32 after each document's last token; fills batch.cache if there is one.
@@ -88,12 +93,12 @@ class Executor {
   // The gradient that the model's backward starts from: the objective's.
   static nn::State begin_backward(const Flight& flight, const nn::Pass& pass);
   // The host waits for the device here.
-  static double value_of(const Flight& flight);
+  static Sums value_of(const Flight& flight);
 
  private:
   template <class Run>
   auto guarded(const Run& run);
-  double run_micro_batch(const MicroBatch& micro_batch);
+  Sums run_micro_batch(const MicroBatch& micro_batch);
   at::Tensor run_pass(const MicroBatch& micro_batch);
   UnitRun new_run(int64_t index, const UnitRange& range, const MicroBatch& micro_batch) const;
   nn::State run_forward(UnitRun& run, const MicroBatch& micro_batch);

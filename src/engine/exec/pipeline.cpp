@@ -3,9 +3,9 @@
 
 namespace snug::exec {
 
-std::vector<double> Pipeline::run(const MicroBatches& micro_batches) {
+std::vector<Sums> Pipeline::run(const MicroBatches& micro_batches) {
   all_ = &micro_batches;
-  losses_.assign(static_cast<size_t>(micro_batches.count), 0.0);
+  losses_.assign(static_cast<size_t>(micro_batches.count), {});
   const PipelineShape shape = links_.shape(micro_batches.count);
   const std::vector<PipelineStep> steps = pipeline_steps(shape, links_.stage());
   links_.begin(shape);

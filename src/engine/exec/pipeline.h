@@ -19,8 +19,8 @@ class Pipeline {
   Pipeline(Executor& executor, StageLinks& links, const std::function<void()>& before_backward)
       : executor_(executor), links_(links), before_backward_(before_backward) {}
 
-  // The summed loss of each micro-batch; zeros on a stage without the model's last unit.
-  std::vector<double> run(const MicroBatches& micro_batches);
+  // The objective of each micro-batch; empty on a stage without the model's last unit.
+  std::vector<Sums> run(const MicroBatches& micro_batches);
 
  private:
   const MicroBatch& micro_batch(int64_t number);
@@ -32,7 +32,7 @@ class Pipeline {
   StageLinks& links_;
   const std::function<void()>& before_backward_;
   const MicroBatches* all_ = nullptr;
-  std::vector<double> losses_;
+  std::vector<Sums> losses_;
   // Micro-batches in flight on this stage, by number, each with its number of steps left.
   std::map<int64_t, std::pair<MicroBatch, int64_t>> begun_;
   std::map<std::pair<int64_t, int64_t>, Executor::Flight> flights_;  // by micro-batch and place

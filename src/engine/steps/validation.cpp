@@ -37,11 +37,12 @@ Share share_of(int64_t num_samples, const ValidationOptions& options, const dist
   return share;
 }
 
-double run(exec::Executor& executor, const data::MicroBatch& batch, const nn::Objective& objective,
-           const ValidationOptions& options, const dist::Mesh* mesh) {
-  return executor.objective(mesh == nullptr ? engine::to_device(batch, executor.device())
-                                            : engine::own_tokens(batch, executor.device(), *mesh),
-                            {.compute = options.compute, .objective = &objective});
+exec::Sums run(exec::Executor& executor, const data::MicroBatch& batch,
+               const nn::Objective& objective, const ValidationOptions& options,
+               const dist::Mesh* mesh) {
+  return executor.sums(mesh == nullptr ? engine::to_device(batch, executor.device())
+                                       : engine::own_tokens(batch, executor.device(), *mesh),
+                       {.compute = options.compute, .objective = &objective});
 }
 
 // Notes what it adds up.
@@ -64,28 +65,32 @@ ValidationResult validate(exec::Executor& executor, data::BatchSource& samples, 
   const nn::CrossEntropy plain;
   const nn::Objective& objective = options.objective != nullptr ? *options.objective : plain;
   const auto copies = static_cast<double>(mesh == nullptr ? 1 : ranks_with_sum(objective, *mesh));
-  double sum = 0, terms = 0;
+  double terms = 0;
+  std::vector<double> sums(1 + objective.figures().size());
   ValidationResult result;
   const Share share = share_of(num_samples, options, mesh);
   samples.expect(share.micro_batches);
   for (size_t i = 0; i < share.micro_batches.size(); ++i) {
     const auto batch = samples.make(share.micro_batches[i]);
-    const double loss = run(executor, *batch, objective, options, mesh);
+    const exec::Sums own = run(executor, *batch, objective, options, mesh);
     if (i >= share.num_counted) continue;
-    sum += loss / copies;
+    for (size_t k = 0; k < own.size(); ++k) sums.at(k) += own[k] / copies;
     terms += static_cast<double>(objective.terms(counts_of(*batch)));
     result.tokens += batch->loss_tokens;
   }
   if (mesh != nullptr) {
     // The stage that ends the model has the sum and tells all.
-    sum = mesh->group(dist::Axis::Pipeline).sum({sum}).front();
-    sum = mesh->gradients().sum({sum}).front();
+    sums = mesh->group(dist::Axis::Pipeline).sum(sums);
+    sums = mesh->gradients().sum(sums);
     const std::vector<double> counts =
         mesh->data().sum({static_cast<double>(result.tokens), terms});
     result.tokens = static_cast<int64_t>(counts[0]);
     terms = counts[1];
   }
-  result.loss = terms > 0 ? without_sign(sum / terms) : 0;
+  result.terms = static_cast<int64_t>(terms);
+  for (double& sum : sums) sum = terms > 0 ? sum / terms : 0;
+  result.loss = without_sign(sums.front());
+  result.figures.assign(sums.begin() + 1, sums.end());
   return result;
 }
 
@@ -104,10 +109,13 @@ std::vector<double> log_probs_of_documents(exec::Executor& executor, data::Batch
     const int64_t per_sample = (std::ssize(batch->cu_seqlens) - 1) / std::ssize(own);
     sums.resize(static_cast<size_t>(num_samples * per_sample));
     run(executor, *batch, objective, all, mesh);
-    if (i >= share.num_counted || !objective.last.defined()) continue;
-    const at::Tensor found = objective.last.cpu();
-    std::copy_n(found.const_data_ptr<float>(), found.numel(),
-                sums.begin() + own.front() * per_sample);
+    if (i < share.num_counted && objective.last.defined() && !objective.last.is_meta()) {
+      const at::Tensor found = objective.last.cpu();
+      std::copy_n(found.const_data_ptr<float>(), found.numel(),
+                  sums.begin() + own.front() * per_sample);
+    }
+    const int64_t share_done = num_samples * (static_cast<int64_t>(i) + 1);
+    if (options.after_each) options.after_each(share_done / std::ssize(share.micro_batches));
   }
   if (mesh == nullptr) return sums;
   return mesh->data().sum(mesh->group(dist::Axis::Pipeline).sum(sums));

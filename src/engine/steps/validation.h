@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "core/dist/mesh.h"
@@ -16,11 +17,16 @@ struct ValidationOptions {
   int64_t max_batches = 0;  // 0: all
   at::ScalarType compute = at::kFloat;
   const nn::Objective* objective = nullptr;  // null: cross-entropy
+  // Called after each micro-batch of log-probabilities, as often in every process: with the number
+  // of samples that all of them have done.
+  std::function<void(int64_t)> after_each = {};
 };
 
 struct ValidationResult {
-  double loss = 0;  // mean over the objective's terms
+  double loss = 0;              // mean over the objective's terms
+  std::vector<double> figures;  // of the objective, in its order: means over the terms
   int64_t tokens = 0;
+  int64_t terms = 0;  // of the objective
 };
 
 // Over the first `num_samples` of `samples`. `mesh`: processes that share the work, each of which

@@ -34,16 +34,21 @@
 #include "plan/command/prices.h"
 #include "plan/out_of_memory.h"
 #include "recipe/hub_models.h"
+#include "recipe/tables/objectives.h"
 #include "train/launch/layout.h"
 
 namespace snug::plan {
 namespace {
 
 // Samples for a global batch.
-data::SampleStore full_length_samples(int64_t count, int64_t length, const data::Reading& reading) {
+data::SampleStore full_length_samples(const recipe::Recipe& recipe, const data::Reading& reading) {
+  const int64_t documents = recipe::documents_per_sample(recipe.objective);
   data::SampleStore samples;
-  samples.append(data::full_length_sample(length, reading, [] { return 1; }));
-  samples.repeat_to(count);
+  for (int64_t d = 0; d < documents; ++d)
+    samples.append(
+        data::full_length_sample(*recipe.train.max_seq_length, reading, [] { return 1; }));
+  samples.group(documents);
+  samples.repeat_to(recipe.train.global_batch_size);
   return samples;
 }
 
@@ -215,8 +220,7 @@ void open_samples(Planned& p) {
                                   engine::named_strategy(p.recipe).mesh.num_data_ranks());
   } else {
     p.reading = engine::dataset_options(p.recipe.data, model, p.recipe.checkpoint_dir).reading;
-    p.samples = full_length_samples(p.recipe.train.global_batch_size,
-                                    *p.recipe.train.max_seq_length, p.reading);
+    p.samples = full_length_samples(p.recipe, p.reading);
   }
   p.longest = std::max(p.samples.longest(), p.validation.longest());
 }

@@ -162,6 +162,10 @@ Like::Like(const recipe::PlanOptions& options, const models::Model& model,
   if (litgpt_ && (family == nullptr || !family->in_litgpt))
     throw UserError("like: {}: models of type {} cannot be compared with it; leave --like out",
                     program_, model_type_);
+  if (samples.documents_per_sample() > 1)
+    throw UserError(
+        "like: {}: only answers learnt are compared, not objective {}; leave --like out", program_,
+        candidate.recipe.objective.name);
   options_ = options_of(options, model, samples);
   if (transformers_) {
     like_ = rivals::like_transformers(model, candidate.recipe, options_);

@@ -329,12 +329,15 @@ std::vector<std::string> plan_lines(const Planned& p) {
               p.recipe.checkpoint_dir);
   const int64_t micro_batches =
       engine::micro_batches_of_step(p.recipe, engine::named_strategy(p.recipe).mesh);
+  const bool pairs = p.samples.documents_per_sample() > 1;
   lines.add(
       "Batch    {}, {} micro-batch{} a step{}",
       p.from_data
-          ? fmt::format("{} samples of up to {} tokens ({} in all: the longest in the data)",
-                        t.micro_batch_size, p.samples.longest(), with_commas(p.prediction().tokens))
-          : fmt::format("{} x {} tokens ({}, no data read)", t.micro_batch_size, p.longest,
+          ? fmt::format("{} {} of up to {} tokens{} ({} in all: the longest in the data)",
+                        t.micro_batch_size, pairs ? "pairs" : "samples", p.samples.longest(),
+                        pairs ? " an answer" : "", with_commas(p.prediction().tokens))
+          : fmt::format("{} x {}{} tokens ({}, no data read)", t.micro_batch_size,
+                        pairs ? "2 x " : "", p.longest,
                         p.length_is_usual ? "a common length; set --max_seq_length N for another"
                                           : "train.max_seq_length"),
       micro_batches, micro_batches == 1 ? "" : "es", p.has_many_devices() ? " on each device" : "");

@@ -177,6 +177,7 @@ struct ShowDataOptions {
   std::optional<int64_t> row;  // show this row instead, counted from 1
   std::optional<int64_t> max_seq_length;
   DataOptions data;
+  Word<ObjectiveName> objective = ObjectiveName::Sft;
   std::string access_token;          // empty = HF_TOKEN of the environment
   std::set<std::string> given_keys;  // as in a recipe
   bool json = false;

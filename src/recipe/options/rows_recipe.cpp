@@ -5,6 +5,7 @@
 #include "recipe/hub_models.h"
 #include "recipe/options/names.h"
 #include "recipe/options/rows.h"
+#include "recipe/tables/objectives.h"
 #include "recipe/tables/optimizers.h"
 #include "recipe/techniques/technique.h"
 
@@ -15,6 +16,7 @@ constexpr std::string_view kModelTheme = "Model and results";
 constexpr std::string_view kTraining = "Training";
 constexpr std::string_view kEvaluationTheme = "Evaluation";
 constexpr std::string_view kOptimizer = "Optimizer";
+constexpr std::string_view kObjective = "Objective";
 constexpr std::string_view kMemory = "Memory";
 constexpr std::string_view kDevices = "Many devices";
 constexpr std::string_view kLora = "LoRA";
@@ -367,8 +369,9 @@ std::vector<Row> optimizer_rows(Recipe& r) {
       {.theme = kOptimizer,
        .key = "optimizer.lr",
        .slot = &o.lr,
-       .help = "highest learning rate; unless given that of the optimizer, but 2e-5 with AdamW "
-               "where all weights of a checkpoint train",
+       .help = "highest learning rate; unless given that of the optimizer, but with AdamW on a "
+               "checkpoint 2e-5 where all weights train, and for preferences 1e-6, or 1e-5 for "
+               "adapters",
        .min = 0,
        .max = kMostRate,
        .aliases = {"lr"},
@@ -418,6 +421,50 @@ std::vector<Row> optimizer_rows(Recipe& r) {
        .slot = &o.stochastic_rounding,
        .help = "round updated bfloat16 weights up or down at random, so that small updates are not "
                "lost; uses seed"},
+  };
+}
+
+std::vector<Row> objective_rows(Recipe& r) {
+  ObjectiveOptions& o = r.objective;
+  return {
+      {.theme = kObjective,
+       .key = "objective.name",
+       .slot = &o.name,
+       .help = "what training minimises: sft learns answers; the others learn from rows with a "
+               "chosen and a rejected answer. Choosing one sets the keys below to its defaults",
+       .choices = choices_of<ObjectiveName>(),
+       .shown = "objective",
+       .aliases = {"objective"},
+       .common = true,
+       .selected = [&o] { o = objective_defaults(o.name); }},
+      {.theme = kObjective,
+       .key = "objective.beta",
+       .slot = &o.beta,
+       .help = "how far answers may move from the reference: less with a larger one; for ipo and "
+               "hinge the distance at which a pair is learnt; the weight of orpo's odds; 2 unless "
+               "given for simpo",
+       .min = 1e-6,
+       .max = 1000},
+      {.theme = kObjective,
+       .key = "objective.gamma",
+       .slot = &o.gamma,
+       .help = "by how much the chosen answer shall be above the rejected one (simpo: 1 unless "
+               "given)",
+       .min = 0,
+       .max = 1000},
+      {.theme = kObjective,
+       .key = "objective.label_smoothing",
+       .slot = &o.label_smoothing,
+       .help = "the share of pairs taken to be the other way round (dpo, simpo, cpo)",
+       .min = 0,
+       .max = 0.5},
+      {.theme = kObjective,
+       .key = "objective.sft_weight",
+       .slot = &o.sft_weight,
+       .help = "weight of the chosen answer's own loss, the mean over its tokens (cpo: 1 unless "
+               "given)",
+       .min = 0,
+       .max = 1000},
   };
 }
 
@@ -645,6 +692,7 @@ std::vector<Row> recipe_rows(Recipe& r) {
   append(data_rows(r.data));
   append(train_rows(r.train));
   append(optimizer_rows(r));
+  append(objective_rows(r));
   append(eval_rows(r.eval));
   append(memory_rows(r));
   append(device_rows(r));

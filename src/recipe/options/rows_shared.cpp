@@ -268,6 +268,13 @@ std::vector<Row> show_data_rows(ShowDataOptions& o) {
        .max = kMostTokens,
        .aliases = {"train.max_seq_length"}},
       {.theme = kShownData,
+       .key = "objective",
+       .slot = &o.objective,
+       .help = "what training shall minimise: all but sft read rows with a chosen and a rejected "
+               "answer",
+       .choices = choices_of<ObjectiveName>(),
+       .aliases = {"objective.name"}},
+      {.theme = kShownData,
        .key = "json",
        .slot = &o.json,
        .help = "print one JSON object instead of text"},

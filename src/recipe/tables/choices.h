@@ -86,6 +86,12 @@ template <>
 inline constexpr auto kWords<StateType> = std::to_array<std::string_view>({"auto", "float32",
                                                                            "bfloat16"});
 
+// What training minimises (tables/objectives.h).
+enum class ObjectiveName { Sft, Dpo, Ipo, Hinge, Orpo, Simpo, Cpo };
+template <>
+inline constexpr auto kWords<ObjectiveName> =
+    std::to_array<std::string_view>({"sft", "dpo", "ipo", "hinge", "orpo", "simpo", "cpo"});
+
 // Auto: 16 bits where products have 16.
 enum class FrozenType { Auto, Float32 };
 template <>

@@ -11,6 +11,7 @@
 #include "engine/export/export.h"
 #include "files/checkpoint/folders.h"
 #include "train/launch/rank_record.h"
+#include "train/reference.h"
 
 namespace snug::train {
 namespace {
@@ -19,8 +20,8 @@ namespace fs = std::filesystem;
 
 // Besides its checkpoints and logs. live/ belongs to running processes, not to an earlier run.
 constexpr const char* kFilesOfRun[] = {
-    "final",       "final-merged", "log.txt",    "metrics.csv", "metrics.csv.old",
-    "report.html", "tensorboard",  "trace.json", "trace",       "run.json"};
+    "final",       "final-merged", "log.txt", "metrics.csv",  "metrics.csv.old", "report.html",
+    "tensorboard", "trace.json",   "trace",   kReferenceFile, "run.json"};
 constexpr const char* kLogsPutBy = ".earlier-logs";
 
 // A record that cannot be read is kept too.

@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "core/dist/agreement.h"
 #include "recipe/print.h"
+#include "recipe/tables/objectives.h"
 #include "report/run_page.h"
 #include "report/thinning.h"
 
@@ -73,6 +74,8 @@ RunLog::RunLog(const recipe::Recipe& recipe, const std::string& command,
             {.interval = log_interval_, .copy = [this](std::string_view text) {
                if (may_write_) text_.write(text);
              }}) {
+  if (recipe::learns_from_pairs(recipe.objective.name))
+    figures_.assign(report::kFigureNames.begin(), report::kFigureNames.end());
   record_.command = command;
   record_.recipe = recipe::recipe_json(recipe);
   log_recipe(recipe, resumed);
@@ -117,7 +120,8 @@ void RunLog::open_files(const std::optional<Resumed>& resumed) {
     logged = {.step = resumed->step,
               .validation = validation.empty() ? -1 : validation.back().step};
   }
-  csv_ = std::make_unique<report::MetricsCsv>(out_dir_ / "metrics.csv", logged, earlier_rows_);
+  csv_ = std::make_unique<report::MetricsCsv>(out_dir_ / "metrics.csv", logged, earlier_rows_,
+                                              figures_);
   writes_files_ = true;
   if (draws_) open_tensorboard(resumed);
   write_unfinished();
@@ -142,6 +146,7 @@ void RunLog::draw(const report::StepRecord& step, int64_t peak_allocated) {
   tensorboard_->scalar("lr", step.lr, step.step);
   tensorboard_->scalar("grad_norm", step.grad_norm, step.step);
   tensorboard_->scalar("tokens_per_second", rate_of(step), step.step);
+  for (const auto& [name, value] : step.figures) tensorboard_->scalar(name, value, step.step);
   if (step.expert_load > 0) tensorboard_->scalar("expert_load", step.expert_load, step.step);
   tensorboard_->scalar("memory/peak_allocated", static_cast<double>(peak_allocated), step.step);
 }
@@ -211,7 +216,8 @@ void RunLog::step(const report::StepRecord& step, const report::StepStatus& stat
                .grad_norm = step.grad_norm,
                .seconds = step.seconds,
                .peak_allocated = status.memory_bytes,
-               .peak_reserved = status.reserved_bytes});
+               .peak_reserved = status.reserved_bytes,
+               .figures = step.figures});
   if (tensorboard_) draw(step, status.memory_bytes);
 }
 
@@ -219,11 +225,14 @@ void RunLog::routed(const std::vector<double>& tokens, int64_t num_experts) {
   report::add(record_.experts, tokens, num_experts);
 }
 
-void RunLog::validation(int64_t step, double loss, int64_t tokens) {
-  report::add(record_.validation, {.step = step, .loss = loss, .tokens = tokens});
-  live_.validated(loss);
-  if (writes_files_) csv_->write_validation(step, loss);
-  if (tensorboard_) tensorboard_->scalar("val_loss", loss, step);
+void RunLog::validation(const report::ValidationRecord& validation) {
+  report::add(record_.validation, validation);
+  live_.validated(validation.loss);
+  if (writes_files_) csv_->write_validation(validation.step, validation.loss, validation.figures);
+  if (!tensorboard_) return;
+  tensorboard_->scalar("val_loss", validation.loss, validation.step);
+  for (const auto& [name, value] : validation.figures)
+    tensorboard_->scalar("val_" + name, value, validation.step);
 }
 
 std::string RunLog::write() const noexcept {

@@ -39,7 +39,7 @@ class RunLog {
   void set_recipe(const recipe::Recipe& recipe);
   void print(const std::string& text) { live_.print(text); }
   void step(const report::StepRecord& step, const report::StepStatus& status);
-  void validation(int64_t step, double loss, int64_t tokens);
+  void validation(const report::ValidationRecord& validation);
   // How many tokens each block's experts got in a step.
   void routed(const std::vector<double>& tokens, int64_t num_experts);
   void end_line() { live_.finish(); }
@@ -85,6 +85,7 @@ class RunLog {
   report::LogFile text_;
   std::optional<LogSinkGuard> messages_;  // writes to live_, whose own guard goes first
   report::LiveLine live_;
+  std::vector<std::string> figures_;  // that the objective measures
   std::unique_ptr<report::MetricsCsv> csv_;
   std::unique_ptr<report::TensorBoardWriter> tensorboard_;
 };

@@ -69,14 +69,20 @@ TEST(MicroBatch, DocumentsOfASampleAndTheirNumbers) {
        {.is_per_target = true, .width = 2, .fill = -1, .values = {0, 0,  2,  20,  3,  30, 0, 0,
                                                                   5, 50, 0,  0,   7,  70, 0, 0,
                                                                   9, 90, 10, 100, 11, 110}}});
+  store.group(2);
+  EXPECT_EQ(store.count(), 2);
+  EXPECT_EQ(store.length(1), 6);
+  EXPECT_EQ(store.longest(), 4);
+  EXPECT_EQ(store.longest_samples(1), std::vector<int64_t>{1});
+  EXPECT_EQ(store.num_targets(0), 3);
+  EXPECT_EQ(store.most_targets(1), 3);
   using Floats = std::vector<float>;
   const std::vector<int64_t> second = {1}, both = {1, 0};
-  const MicroBatch one = make_micro_batch(store, second, {.documents_per_sample = 2});
+  const MicroBatch one = make_micro_batch(store, second, {});
   EXPECT_EQ(one.cu_seqlens, (std::vector<int32_t>{0, 2, 6}));
   EXPECT_EQ(one.columns[0].values, (Floats{0.3F, 0.4F}));
   EXPECT_EQ(one.columns[1].values, (Floats{7, 70, -1, -1, -1, -1, 10, 100, 11, 110, -1, -1}));
-  const MicroBatch padded =
-      make_micro_batch(store, both, {.packing = false, .documents_per_sample = 2});
+  const MicroBatch padded = make_micro_batch(store, both, {.packing = false});
   EXPECT_EQ(padded.cu_seqlens, (std::vector<int32_t>{0, 4, 8, 12, 16}));
   EXPECT_EQ(padded.columns[0].values, (Floats{0.3F, 0.4F, 0.1F, 0.2F}));
   EXPECT_EQ(padded.columns[1].values,

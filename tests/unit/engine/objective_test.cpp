@@ -54,7 +54,7 @@ Trained train(const recipe::Recipe& recipe, const std::string& shape,
               const std::shared_ptr<const nn::Objective>& objective) {
   const int64_t per_sample = objective == nullptr ? 1 : objective->batch().documents_per_sample;
   data::SampleStore samples = tests::random_samples(static_cast<int>(8 * per_sample), 24, 5);
-  if (per_sample > 1) tests::add_pair_columns(samples, 3);
+  if (per_sample > 1) tests::add_columns(samples, per_sample);
   tests::TinyRun run(recipe, samples, shape, tests::test_device(), dist::single_mesh(), objective);
   Trained result;
   for (int step = 0; step < 3; ++step) {
@@ -187,11 +187,11 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(Objective, LogProbsOfDocumentsMakeUpTheLoss) {
   const data::SampleStore samples = tests::random_samples(16, 24, 5);
+  data::SampleStore pairs = samples;
+  pairs.group(2);
   recipe::Recipe recipe = tests::tiny_recipe();
   recipe.train.micro_batch_size = 3;
-  const auto pairs = std::make_shared<tests::Pairs>();
-  tests::TinyRun of_pairs(recipe, samples, "llama", tests::test_device(), dist::single_mesh(),
-                          pairs);
+  tests::TinyRun of_pairs(recipe, pairs);
   tests::TinyRun plain(recipe, samples);
   const std::vector<double> sums = of_pairs.run.log_probs(*of_pairs.batches, 8);
   ASSERT_EQ(sums.size(), 16);

@@ -5,6 +5,7 @@
 #include <random>
 
 #include "recipe/options/rows.h"
+#include "recipe/tables/objectives.h"
 #include "recipe/tables/optimizers.h"
 #include "support.h"
 
@@ -37,6 +38,14 @@ class RandomRecipe {
     if (!optimizer_takes(o.name, "master_weights")) o.master_weights = defaults.master_weights;
     if (!optimizer_takes(o.name, "stochastic_rounding"))
       o.stochastic_rounding = defaults.stochastic_rounding;
+    // Another objective's neither.
+    const ObjectiveOptions objective = objective_defaults(recipe.objective.name);
+    ObjectiveOptions& own = recipe.objective;
+    if (!objective_takes(own.name, "beta")) own.beta = objective.beta;
+    if (!objective_takes(own.name, "gamma")) own.gamma = objective.gamma;
+    if (!objective_takes(own.name, "label_smoothing"))
+      own.label_smoothing = objective.label_smoothing;
+    if (!objective_takes(own.name, "sft_weight")) own.sft_weight = objective.sft_weight;
     // Resolving lowers it to lr.
     recipe.train.min_lr = std::min(recipe.train.min_lr, o.lr);
     if (recipe.quantize.empty()) recipe.quantize = "bnb.fp4";

@@ -7,6 +7,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <vector>
 
 namespace snug::ops {
 
@@ -18,5 +19,7 @@ void note_host_wait(at::DeviceType kernels_of);
 
 // The only element of a tensor; 0 on meta. On cuda the host waits for it.
 double read_number(const at::Tensor& number);
+// All of a float32 vector's in one wait; zeros on meta.
+std::vector<double> read_numbers(const at::Tensor& numbers);
 
 }  // namespace snug::ops

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/steps/objective.h"
+
+#include <optional>
+
+#include "base/error.h"
+#include "core/nn/preference.h"
+#include "recipe/tables/objectives.h"
+
+namespace snug::engine {
+namespace {
+
+// The recipe's word before the config's.
+double balance_of(const models::Model& model, const recipe::Recipe& recipe,
+                  const dist::Mesh& mesh) {
+  const models::Routing routing = model.routing();
+  const double balance = recipe.train.router_aux_loss_coef.value_or(routing.balance);
+  if (balance > 0 && routing.num_experts == 0)
+    throw UserError(
+        "train.router_aux_loss_coef = {}: this model has no experts to balance; leave it out",
+        balance);
+  if (balance > 0 && mesh.size(dist::Axis::Context) > 1)
+    throw UserError(
+        "mesh cp={}: ranks that share sequences do not add up the loss that balances experts; use "
+        "fsdp or dp, or set train.router_aux_loss_coef to 0",
+        mesh.size(dist::Axis::Context));
+  return balance;
+}
+
+// Null where answers alone are learnt.
+std::shared_ptr<const nn::Objective> preference_of(const recipe::ObjectiveOptions& options) {
+  using recipe::ObjectiveName;
+  using Kind = nn::Preference::Kind;
+  const auto kind = [&]() -> std::optional<Kind> {
+    switch (options.name.value()) {
+      case ObjectiveName::Sft:
+        return std::nullopt;
+      case ObjectiveName::Dpo:
+        return Kind::Dpo;
+      case ObjectiveName::Ipo:
+        return Kind::Ipo;
+      case ObjectiveName::Hinge:
+        return Kind::Hinge;
+      case ObjectiveName::Orpo:
+        return Kind::Orpo;
+      case ObjectiveName::Simpo:
+        return Kind::Simpo;
+      case ObjectiveName::Cpo:
+        return Kind::Cpo;
+    }
+    return std::nullopt;
+  }();
+  if (!kind) return nullptr;
+  return std::make_shared<nn::Preference>(
+      nn::Preference::Options{.kind = *kind,
+                              .beta = options.beta,
+                              .gamma = options.gamma,
+                              .label_smoothing = options.label_smoothing,
+                              .sft_weight = options.sft_weight});
+}
+
+}  // namespace
+
+void check_objective(const models::Model& model, const recipe::Recipe& recipe) {
+  if (!recipe::learns_from_pairs(recipe.objective.name)) return;
+  const data::Reading reads = model.reads();
+  if (reads.source || reads.image_size > 0)
+    throw UserError("objective {}: a model {} learns answers alone; use --objective sft",
+                    recipe.objective.name,
+                    reads.image_size > 0 ? "that looks at pictures" : "with an encoder");
+}
+
+std::shared_ptr<const nn::Objective> training_objective(const models::Model& model,
+                                                        const recipe::Recipe& recipe,
+                                                        const dist::Mesh& mesh) {
+  check_objective(model, recipe);
+  if (auto preference = preference_of(recipe.objective)) return preference;
+  return std::make_shared<nn::CrossEntropy>(
+      nn::CrossEntropy::Options{.label_smoothing = recipe.train.label_smoothing,
+                                .z_loss = recipe.train.z_loss,
+                                .balance = balance_of(model, recipe, mesh)});
+}
+
+std::shared_ptr<const nn::Objective> validation_objective(const recipe::Recipe& recipe) {
+  recipe::ObjectiveOptions plain = recipe.objective;
+  plain.label_smoothing = 0;
+  if (auto preference = preference_of(plain)) return preference;
+  return std::make_shared<nn::CrossEntropy>();
+}
+
+}  // namespace snug::engine

@@ -1,0 +1,23 @@
+// What a recipe's training minimises, over a model.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+
+#include "core/dist/mesh.h"
+#include "core/nn/objective.h"
+#include "models/model.h"
+#include "recipe/recipe.h"
+
+namespace snug::engine {
+
+// Throws UserError where the model cannot learn what the recipe's objective asks for.
+void check_objective(const models::Model& model, const recipe::Recipe& recipe);
+
+std::shared_ptr<const nn::Objective> training_objective(const models::Model& model,
+                                                        const recipe::Recipe& recipe,
+                                                        const dist::Mesh& mesh);
+// Of held-out samples: without what training adds, such as smoothed labels.
+std::shared_ptr<const nn::Objective> validation_objective(const recipe::Recipe& recipe);
+
+}  // namespace snug::engine

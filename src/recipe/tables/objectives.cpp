@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "recipe/tables/objectives.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace snug::recipe {
+namespace {
+
+ObjectiveTraits of_pairs(std::vector<std::string_view> arguments, ObjectiveOptions defaults) {
+  return {.preferences = true,
+          .arguments = std::move(arguments),
+          .defaults = std::move(defaults),
+          .lr_of_all_weights = 1e-6,
+          .lr_of_adapters = 1e-5};
+}
+
+// In the order of ObjectiveName.
+const std::array<ObjectiveTraits, kWords<ObjectiveName>.size()>& table() {
+  using enum ObjectiveName;
+  static const std::array<ObjectiveTraits, kWords<ObjectiveName>.size()> kTable = {{
+      {.defaults = {.name = Sft}},
+      of_pairs({"beta", "label_smoothing", "sft_weight"}, {.name = Dpo}),
+      of_pairs({"beta", "sft_weight"}, {.name = Ipo}),
+      of_pairs({"beta", "sft_weight"}, {.name = Hinge}),
+      of_pairs({"beta", "sft_weight"}, {.name = Orpo}),
+      of_pairs({"beta", "gamma", "label_smoothing", "sft_weight"},
+               {.name = Simpo, .beta = 2, .gamma = 1}),
+      of_pairs({"beta", "label_smoothing", "sft_weight"}, {.name = Cpo, .sft_weight = 1}),
+  }};
+  return kTable;
+}
+
+const ObjectiveTraits* find_objective(std::string_view name) {
+  const auto found = std::ranges::find(kWords<ObjectiveName>, name);
+  return found == kWords<ObjectiveName>.end()
+             ? nullptr
+             : &table()[static_cast<size_t>(found - kWords<ObjectiveName>.begin())];
+}
+
+}  // namespace
+
+const ObjectiveTraits& objective_traits(ObjectiveName name) {
+  return table()[static_cast<size_t>(name)];
+}
+
+ObjectiveOptions objective_defaults(std::string_view name) {
+  const ObjectiveTraits* known = find_objective(name);
+  return known != nullptr ? known->defaults : ObjectiveOptions{};
+}
+
+double usual_rate(const ObjectiveOptions& objective, bool all_weights) {
+  const ObjectiveTraits* known = find_objective(objective.name);
+  const ObjectiveTraits& traits = known != nullptr ? *known : table().front();
+  return all_weights ? traits.lr_of_all_weights : traits.lr_of_adapters;
+}
+
+bool learns_from_pairs(std::string_view name) {
+  const ObjectiveTraits* known = find_objective(name);
+  return known != nullptr && known->preferences;
+}
+
+int64_t documents_per_sample(const ObjectiveOptions& objective) {
+  return learns_from_pairs(objective.name) ? 2 : 1;
+}
+
+bool objective_takes(std::string_view name, std::string_view argument) {
+  const ObjectiveTraits* known = find_objective(name);
+  return known != nullptr && std::ranges::count(known->arguments, argument) > 0;
+}
+
+}  // namespace snug::recipe
