@@ -21,7 +21,7 @@ import tarfile
 import zipfile
 
 OUT = pathlib.Path(__file__).parents[1] / "data" / "import" / "keys.json"
-# Package and version, the files with the classes, the classes.
+# Package and version, the files with the classes, the classes; what to call them, unless as the package.
 CLASSES = [
     ("axolotl", "0.19.0", "axolotl/utils/schemas/", ["AxolotlInputConfig"]),
     ("axolotl", "0.19.0", "axolotl/integrations/liger/", ["LigerArgs"]),
@@ -38,6 +38,12 @@ CLASSES = [
     ("trl", "1.16.0", "trl/scripts/utils.py", ["ScriptArguments", "DatasetMixtureConfig"]),
     ("trl", "0.12.2", "trl/trainer/", ["SFTConfig", "ModelConfig"]),
     ("trl", "0.12.2", "trl/utils.py", ["ScriptArguments"]),
+    ("trl", "1.16.0", "trl/trainer/", ["DPOConfig", "KTOConfig", "ModelConfig"], "trl-preferences"),
+    ("trl", "1.16.0", "trl/experimental/orpo/", ["ORPOConfig"], "trl-preferences"),
+    ("trl", "1.16.0", "trl/experimental/cpo/", ["CPOConfig"], "trl-preferences"),
+    ("trl", "1.16.0", "trl/scripts/utils.py", ["ScriptArguments", "DatasetMixtureConfig"], "trl-preferences"),
+    ("trl", "0.12.2", "trl/trainer/", ["DPOConfig", "ORPOConfig", "CPOConfig", "ModelConfig"], "trl-preferences"),
+    ("trl", "0.12.2", "trl/utils.py", ["ScriptArguments"], "trl-preferences"),
 ]
 TORCHTUNE = ("torchtune", "0.6.1")
 UNSLOTH = ("unsloth", "2026.10.9")
@@ -104,10 +110,14 @@ def torchtune_keys(wheel):
         kind = pathlib.PurePosixPath(name).name
         if name.startswith("recipes/configs/") and kind.endswith(".yaml") and \
                 ("full" in kind or "lora" in kind) and not any(
-                    other in name for other in ("dpo", "ppo", "KD", "qat", "vision", "/dev/")):
+                    other in name for other in ("ppo", "KD", "qat", "vision", "/dev/")):
             keys |= set(keys_of_recipe(yaml.safe_load(wheel.read(name))))
-        if re.match("recipes/(full|lora)_finetune_.*py", name):
+        if re.match("recipes/(full|lora)_(finetune|dpo)_.*py", name):
             keys |= set(re.findall(r'cfg\.get\("([a-z_0-9]+)"', wheel.read(name).decode()))
+    # The arguments of its losses of pairs, which its recipes leave out.
+    for node in ast.walk(ast.parse(wheel.read("torchtune/rlhf/loss/dpo.py"))):
+        if isinstance(node, ast.FunctionDef) and node.name == "__init__":
+            keys |= {"loss." + argument.arg for argument in node.args.args[1:]}
     return keys
 
 
@@ -193,10 +203,10 @@ def main():
     wheels = pathlib.Path(sys.argv[1])
     open_wheel = lambda name, version: zipfile.ZipFile(next(wheels.glob(f"{name}-{version}-*.whl")))
     out = {}
-    for package, version, folder, names in CLASSES:
+    for package, version, folder, names, *name in CLASSES:
         found = classes(open_wheel(package, version), folder)
         keys = set().union(*(fields_of(found, name) for name in names))
-        entry = out.setdefault(f"{package} {version}", set())
+        entry = out.setdefault(f"{name[0] if name else package} {version}", set())
         entry |= keys
     out[" ".join(TORCHTUNE)] = torchtune_keys(open_wheel(*TORCHTUNE))
     calls, command = unsloth_keys(open_wheel(*UNSLOTH))

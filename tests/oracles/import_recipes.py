@@ -21,7 +21,7 @@ TRAINED = {
         "llama": ["archived/code-llama/7b/lora.yml", "archived/openllama-3b/qlora.yml", "archived/tiny-llama/qlora.yml",
                   "archived/yi-34B-chat/qlora.yml",
                   "llama-2/fft_optimized.yml", "llama-2/lora.yml", "llama-2/qlora-fsdp.yml", "llama-3/fft-8b.yaml",
-                  "llama-3/instruct-lora-8b.yml", "llama-3/qlora-fsdp-70b.yaml"],
+                  "llama-3/instruct-lora-8b.yml", "llama-3/qlora-fsdp-70b.yaml", "llama-3/instruct-dpo-lora-8b.yml"],
         "llama3-rope": ["llama-3/fft-8b-liger-fsdp.yaml", "llama-3/lora-1b-kernels.yml", "llama-3/qlora-1b.yml"],
         "mistral": ["mistral/config.yml", "mistral/lora.yml", "mistral/qlora.yml"],
         "phi3": ["phi/lora-3.5.yaml", "phi/phi3-ft-fsdp.yml"],
@@ -37,14 +37,15 @@ TRAINED = {
         "qwen3": ["ascend/qwen3_full_sft_fsdp2.yaml", "train_full/qwen3_full_sft.yaml",
                   "train_lora/qwen3_lora_pretrain.yaml", "train_lora/qwen3_lora_sft.yaml",
                   "train_lora/qwen3_lora_sft_ds3.yaml", "train_lora/qwen3_lora_sft_ray.yaml",
-                  "train_qlora/qwen3_lora_sft_otfq.yaml"],
+                  "train_qlora/qwen3_lora_sft_otfq.yaml", "train_lora/qwen3_lora_dpo.yaml"],
         "qwen3-moe": ["ascend/qwen3moe_full_sft_fsdp.yaml"],
     }),
     "torchtune": ("recipes/configs", {
         "llama": ["code_llama2/7B_lora_single_device.yaml", "llama2/7B_full_low_memory.yaml",
                   "llama2/13B_qlora_single_device.yaml", "llama3/70B_lora.yaml"],
         "llama3-rope": ["llama3_1/8B_full.yaml", "llama3_1/405B_qlora.yaml", "llama3_2/1B_full_single_device.yaml",
-                        "llama3_2/1B_lora.yaml", "llama3_2/3B_qlora_single_device.yaml", "llama3_3/70B_qlora.yaml"],
+                        "llama3_2/1B_lora.yaml", "llama3_2/3B_qlora_single_device.yaml", "llama3_3/70B_qlora.yaml",
+                        "llama3_1/8B_lora_dpo_single_device.yaml"],
         "mistral": ["mistral/7B_full_low_memory.yaml", "mistral/7B_lora.yaml"],
         "phi3": ["phi3/mini_lora.yaml", "phi4/14B_full_low_memory.yaml", "phi4/14B_qlora_single_device.yaml"],
         "qwen2": ["qwen2/0.5B_full_single_device.yaml", "qwen2_5/7B_lora_single_device.yaml"],
@@ -53,7 +54,7 @@ TRAINED = {
 }
 REFUSED = {
     "axolotl": {
-        "rl: snug trains on supervised samples only": ["llama-3/instruct-dpo-lora-8b.yml"],
+        "rl: snug does not have the objective kto yet": ["llama-3/qlora-1b-kto.yaml"],
         "gptq: snug quantizes with --quantize": ["llama-2/gptq-lora.yml"],
         "lisa_n_layers: snug does not have this optimizer": ["llama-2/lisa.yml"],
         "relora: adapters here are new": ["llama-2/relora.yml"],
@@ -62,17 +63,16 @@ REFUSED = {
         "snug has no optimizer adamw_torch_4bit": ["qwen3/32b-qlora.yaml"],
     },
     "llama_factory": {
-        "stage: dpo: snug trains on supervised samples only": ["train_lora/qwen3_lora_dpo.yaml"],
-        "stage: rm: snug trains on supervised samples only": ["train_lora/qwen3_lora_reward.yaml"],
+        "stage: snug does not have the objective kto yet": ["train_lora/qwen3_lora_kto.yaml"],
+        "stage: snug does not have the objective rm yet": ["train_lora/qwen3_lora_reward.yaml"],
         "finetuning_type: snug has lora and full, not freeze": ["extras/llama_pro/llama3_freeze_sft.yaml"],
         "use_galore: snug does not have this": ["extras/galore/llama3_full_sft.yaml"],
     },
     "torchtune": {
-        "DPOLoss: snug trains on supervised samples only": ["llama3_1/8B_lora_dpo_single_device.yaml"],
         "snug does not read Meta's own files": ["llama3/8B_full.yaml"],
         "quantizer: snug trains on quantized weights": ["llama3_2/1B_qat_lora.yaml"],
         "pictures have a guide of their own": ["llama3_2_vision/11B_lora.yaml"],
-        "kd_loss: snug trains on supervised samples only": ["qwen2/1.5_to_0.5B_KD_lora_single_device.yaml"],
+        "kd_loss: snug does not have this objective yet": ["qwen2/1.5_to_0.5B_KD_lora_single_device.yaml"],
     },
 }
 

@@ -56,6 +56,17 @@ fs::path write_model(const fs::path& folder, const std::string& family) {
   return made;
 }
 
+fs::path write_pairs(const fs::path& path) {
+  std::ofstream out(path);
+  for (int i = 0; i < 64; ++i)
+    out << json{{"prompt", "say " + std::to_string(i % 7)},
+                {"chosen", std::string(static_cast<size_t>(1 + i % 7), 'a' + i % 3)},
+                {"rejected", std::string(static_cast<size_t>(1 + i % 5), 'e')}}
+               .dump()
+        << "\n";
+  return path;
+}
+
 class TheirRecipes : public ::testing::TestWithParam<std::string> {
  protected:
   Words words(const std::string& command, const TheirRecipe& recipe, Words more) {
@@ -77,8 +88,11 @@ class TheirRecipes : public ::testing::TestWithParam<std::string> {
   void expect_training(const TheirRecipe& recipe) {
     const fs::path out = folder_ / "out";
     fs::remove_all(out);
+    // How axolotl, LLaMA-Factory and torchtune say it.
+    static const std::regex kPreferences("(rl|stage): dpo\\b|DPOLoss");
+    const fs::path& rows = std::regex_search(recipe.text, kPreferences) ? pairs_ : rows_;
     const Result result = run(words("finetune", recipe,
-                                    {"--data", rows_, "--data.prompt_style", "plain",
+                                    {"--data", rows, "--data.prompt_style", "plain",
                                      "--train.max_steps", "2", "--train.max_seq_length", "64",
                                      "--accelerator", "cpu", "--devices", "1", "--out_dir", out}));
     ASSERT_EQ(result.exit_code, 0) << recipe.path << "\n" << result.output;
@@ -99,6 +113,7 @@ class TheirRecipes : public ::testing::TestWithParam<std::string> {
 
   const TempFolder folder_;
   const fs::path rows_ = write_rows(folder_ / "rows.jsonl", 64);
+  const fs::path pairs_ = write_pairs(folder_ / "pairs.jsonl");
 };
 
 TEST_P(TheirRecipes, PlanAndTrainOrSayWhyNot) {

@@ -85,7 +85,7 @@ constexpr KeyRow kAxolotlRows[] = {
     {"adapter load_in_4bit load_in_8bit bnb_config_kwargs", Way::Read, "quantize"},
     {"lora_r", Way::Same, "lora_r"},
     {"lora_alpha", Way::Same, "lora_alpha"},
-    {"lora_dropout", Way::Same, "lora_dropout", {}, "0.0"},
+    {"lora_dropout", Way::Read, "lora_dropout", {}, "0.0"},
     {"lora_target_modules lora_target_linear", Way::Read, "lora_target_modules"},
     {"peft_use_dora", Way::Same, "lora_use_dora"},
     {"peft_use_rslora", Way::Same, "lora_use_rslora"},
@@ -304,18 +304,25 @@ constexpr KeyRow kAxolotlRows[] = {
      "belongs to a technique that is off"},
 
     // Other ways to train
-    {"rl reward_model process_reward_model ebft trainer_cls num_labels",
-     Way::Off,
-     {},
-     kOnlySupervised},
-    {"trl vllm center_rewards_coefficient dpo_beta dpo_use_weighting dpo_label_smoothing "
-     "dpo_use_logits_to_keep dpo_generate_during_eval dpo_norm_loss rpo_alpha "
-     "precompute_ref_log_probs dpo_use_liger_kernel dpo_padding_free dpo_loss_type "
-     "dpo_loss_weights orpo_alpha simpo_gamma cpo_alpha kto_desirable_weight "
-     "kto_undesirable_weight rl_beta",
+    {"rl", Way::Read, "objective.name"},
+    {"dpo_loss_type", Way::Read, "objective.name", {}, "sigmoid"},
+    {"rl_beta", Way::Read, "objective.beta", {}, "0.1"},
+    {"dpo_beta orpo_alpha trl", Way::Read, "objective.beta"},
+    {"simpo_gamma", Way::Read, "objective.gamma", {}, "0.5"},
+    {"dpo_label_smoothing", Way::Read, "objective.label_smoothing", {}, "0.0"},
+    {"cpo_alpha", Way::Read, "objective.sft_weight", {}, "1.0"},
+    {"rpo_alpha dpo_loss_weights", Way::Read, "objective.sft_weight"},
+    {"dpo_use_weighting dpo_norm_loss", Way::Off, {}, kNoSuchTechnique},
+    {"precompute_ref_log_probs", Way::Idle, {}, kOwnReferencePass},
+    {"dpo_use_liger_kernel dpo_padding_free dpo_use_logits_to_keep", Way::Idle, {}, kOwnKernels},
+    {"dpo_generate_during_eval vllm", Way::Idle, {}, kNoGeneration},
+    {"kto_desirable_weight kto_undesirable_weight center_rewards_coefficient",
      Way::Idle,
      {},
-     "belongs to preference training, which is off"},
+     "belongs to an objective that is off"},
+    {"reward_model process_reward_model ebft num_labels", Way::Off, "objective.name",
+     kNoSuchObjective},
+    {"trainer_cls", Way::Off, {}, kNoSuchTechnique},
 };
 
 // --- data sets ---
@@ -323,10 +330,14 @@ constexpr KeyRow kAxolotlRows[] = {
 // Their types of rows and our prompt style; the ending of a dotted type does not matter.
 constexpr std::string_view kRowTypes =
     "alpaca=alpaca chat_template=chat sharegpt=chat completion=auto";
+// … and of preferences; chatml and llama3 are templates of their own.
+constexpr std::string_view kPairTypes =
+    "chat_template=chat chatml=chat llama3=chat passthrough=auto";
 // Keys of a data set that are read, and those without an effect.
 constexpr std::string_view kReadOfDatasets =
     "path type split data_files field_messages message_property_mappings message_field_role "
-    "message_field_content field roles_to_train chat_template train_on_eos train_on_eot";
+    "message_field_content field roles_to_train chat_template train_on_eos train_on_eot "
+    "field_chosen field_rejected";
 constexpr std::string_view kIdleOfDatasets =
     "ds_type name conversation roles trust_remote_code revision";
 
@@ -363,7 +374,11 @@ void check_dataset(Draft& draft, const YamlNode& set) {
     const std::string name = text_in(set, key);
     if (!name.empty() && std::ranges::count(words_of(usual), name) == 0) refuse(key, kOtherRows);
   };
-  check("field_messages", "messages conversations");
+  check("field_messages", "messages conversations conversation");
+  for (const std::string role : {"chosen", "rejected"})
+    if (const std::string name = text_in(set, "field_" + role);
+        !name.empty() && !is_pair_column(role, name))
+      refuse("field_" + role, kOtherRows);
   check("message_field_role", "role from");
   check("message_field_content", "content value");
   check("field", "text");
@@ -400,6 +415,39 @@ void check_dataset(Draft& draft, const YamlNode& set) {
                                        fmt::join(idle, ", ")));
 }
 
+// Columns and formats of a data set of preferences, in place of a type by name: "field_chosen",
+// "chosen_format".
+void check_pair_format(Draft& draft, const YamlNode& type) {
+  for (const auto& [key, value] : type.entries) {
+    const size_t line = key.find('_');
+    const bool is_field = key.starts_with("field_");
+    const std::string role = is_field ? key.substr(line + 1) : key.substr(0, line);
+    const bool is_usual = is_field ? is_pair_column(role, value.text) || value.text == role
+                                   : value.text == "{" + role + "}";
+    if (is_on(value) && !is_usual)
+      draft.refuse("datasets", "data", fmt::format("{} is {}; {}", key, value.text, kOtherRows));
+  }
+}
+
+// The rows say themselves what they hold; their type, which text they become.
+void take_pairs(Draft& draft, const YamlNode& set) {
+  const std::string_view key = "datasets";
+  if (const YamlNode* type = find_in(set, "type"); type != nullptr && !type->entries.empty()) {
+    check_pair_format(draft, *type);
+    return draft.set("data.prompt_style", "auto", key);
+  }
+  const std::string type = text_in(set, "type");
+  const std::string stem = type.substr(0, type.find('.'));
+  const std::string_view style = word_for(kPairTypes, stem);
+  if (style.empty())
+    return draft.refuse(key, "data.prompt_style",
+                        fmt::format("type {}: snug has chat_template, chatml, llama3, passthrough "
+                                    "and columns by name; choose with --data.prompt_style",
+                                    type.empty() ? "is missing" : type));
+  if (stem == "chatml" || stem == "llama3") take_template(draft, key, stem);
+  draft.set("data.prompt_style", style, key);
+}
+
 void take_datasets(Draft& draft) {
   const Found* sets = draft.find("datasets");
   if (sets == nullptr) return;
@@ -416,6 +464,7 @@ void take_datasets(Draft& draft) {
                            : files->items.size() == 1 ? files->items[0].text
                                                       : files->text;
   take_data(draft, file, key);
+  if (draft.on("rl")) return take_pairs(draft, set);
   const std::string type = text_in(set, "type");
   const std::string stem = type.substr(0, type.find_first_of(".:"));
   const std::string_view style = word_for(kRowTypes, stem);
@@ -472,8 +521,51 @@ void take_axolotl_adapters(Draft& draft) {
     take_targets(draft, "lora_target_modules");
 }
 
+// axolotl hands its keys on to TRL's trainers.
+void take_rl(Draft& draft) {
+  if (!draft.on("rl")) {
+    idle_all(draft,
+             "dpo_loss_type dpo_loss_weights rl_beta dpo_beta orpo_alpha trl simpo_gamma "
+             "dpo_label_smoothing cpo_alpha rpo_alpha",
+             kNoPreferences);
+    return draft.set("lora_dropout", draft.text("lora_dropout"), "lora_dropout");
+  }
+  take_no_dropout(draft, "rl");
+  const std::string rl = draft.text("rl");
+  const std::string objective = rl == "dpo"
+                                    ? take_dpo_losses(draft, "dpo_loss_type", "dpo_loss_weights")
+                                    : std::string(word_for("ipo=ipo orpo=orpo simpo=simpo", rl));
+  if (objective.empty()) {
+    if (rl != "dpo") refuse_objective(draft, "rl", rl);
+    return;
+  }
+  const Found* trl = draft.find("trl");
+  const std::string beta = trl != nullptr ? text_in(trl->node, "beta") : "";
+  PreferenceKeys keys{.beta = "rl_beta", .gamma = "simpo_gamma"};
+  for (const std::string_view other : {"dpo_beta", "orpo_alpha"})
+    if (draft.find(keys.beta) == nullptr && draft.find(other) != nullptr) keys.beta = other;
+  if (!beta.empty()) keys.beta = {};
+  if (rl == "dpo")
+    keys.label_smoothing = "dpo_label_smoothing";
+  else
+    idle_all(draft, "dpo_label_smoothing", "axolotl has it for rl: dpo");
+  take_objective(draft, objective, "rl", keys);
+  if (!beta.empty()) draft.set("objective.beta", beta, "trl");
+  if (trl != nullptr) draft.idle("trl", "beta alone counts for this objective");
+  if (objective == "simpo") take_sft_weight(draft, draft.text("cpo_alpha"), "cpo_alpha");
+  if (draft.on("rpo_alpha")) take_sft_weight(draft, draft.text("rpo_alpha"), "rpo_alpha");
+  if (objective == "orpo")
+    draft.differs("rl",
+                  "the chosen answer's own loss is the mean over its tokens; TRL takes the mean "
+                  "over the tokens of prompts and chosen answers of a micro-batch");
+  if (objective == "dpo" && draft.on("dpo_label_smoothing"))
+    draft.differs("dpo_label_smoothing",
+                  "pairs are smoothed; TRL 1 does not where the loss is sigmoid");
+}
+
 void finish_axolotl(Draft& draft) {
   take_axolotl_adapters(draft);
+  take_rl(draft);
   const bool adapters = draft.on("adapter");
   const bool sharded = take_sharding(draft);
   if (draft.on("float32") ||
@@ -507,7 +599,8 @@ void finish_axolotl(Draft& draft) {
   take_chat_keys(draft);
   if (draft.find("val_set_size") == nullptr && draft.find("test_datasets") == nullptr)
     draft.set("data.val_split_fraction", "0", "val_set_size");
-  draft.set("data.mask_prompt", draft.on("train_on_inputs") ? "false" : "true", "train_on_inputs");
+  const bool learns_prompts = draft.on("train_on_inputs") && !draft.on("rl");
+  draft.set("data.mask_prompt", learns_prompts ? "false" : "true", "train_on_inputs");
   if (draft.text("excess_length_strategy") != "truncate")
     draft.differs("excess_length_strategy",
                   "samples longer than sequence_len are truncated, not left out");

@@ -223,7 +223,8 @@ bool Draft::on(std::string_view key) const {
 std::string Draft::where(std::string_view theirs) const {
   const auto found = std::ranges::find(found_, theirs, &Found::key);
   if (found != found_.end()) return fmt::format("{}:{}: {}", file_, found->node.line, theirs);
-  return fmt::format("{}: {} ({}'s default)", file_, theirs, program_.name);
+  const std::string_view name = program_.name.substr(0, program_.name.find(" ("));
+  return fmt::format("{}: {} ({}'s default)", file_, theirs, name);
 }
 
 void Draft::set(std::string_view ours, Value value, std::string_view theirs) {

@@ -44,9 +44,9 @@ struct KeyRow {
 };
 
 struct Program {
-  std::string_view name;  // as its makers write it
-  std::vector<std::string_view>
-      signs;  // a recipe with one of these (dotted) keys is this program's
+  std::string_view name;                // as its makers write it
+  std::vector<std::string_view> signs;  // a recipe with one of these (dotted) keys is this
+                                        // program's; "key=words": if the key says one of the words
   std::vector<std::span<const KeyRow>> tables;                // the first that has a key counts
   void (*prepare)(YamlNode& tree, const Program&) = nullptr;  // before its keys are looked up
   void (*finish)(Draft&) = nullptr;

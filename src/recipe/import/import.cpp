@@ -16,6 +16,14 @@ namespace snug::recipe {
 namespace {
 
 bool has_sign(const YamlNode& tree, std::string_view sign) {
+  if (const size_t equals = sign.find('='); equals != std::string_view::npos) {
+    const YamlNode* node = find_at(tree, sign.substr(0, equals));
+    const auto words = words_of(sign.substr(equals + 1));
+    const auto says = [&](const YamlNode& value) {
+      return std::ranges::count(words, value.text) > 0;
+    };
+    return node != nullptr && (says(*node) || std::ranges::any_of(node->items, says));
+  }
   if (find_at(tree, sign) != nullptr) return true;
   // "_component_" stands one level down.
   return std::ranges::any_of(tree.entries, [&](const auto& entry) {
@@ -110,8 +118,7 @@ Imported import_file(const std::string& file) {
   if (imported) return std::move(*imported);
   std::vector<std::string_view> names;
   for (const Program& program : programs())
-    if (std::ranges::none_of(names, [&](auto name) { return program.name.starts_with(name); }))
-      names.push_back(program.name);
+    if (!program.name.ends_with(')')) names.push_back(program.name);
   throw UserError("{}: not a recipe of {}; snug takes its own and LitGPT's recipes as they are",
                   file, fmt::join(names, ", "));
 }

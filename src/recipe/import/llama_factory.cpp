@@ -44,7 +44,7 @@ constexpr KeyRow kLlamaFactoryRows[] = {
     {"finetuning_type", Way::Read, "full", {}, "lora"},
     {"lora_rank", Way::Same, "lora_r", {}, "8"},
     {"lora_alpha", Way::Read, "lora_alpha"},
-    {"lora_dropout", Way::Same, "lora_dropout", {}, "0.0"},
+    {"lora_dropout", Way::Read, "lora_dropout", {}, "0.0"},
     {"lora_target", Way::Read, "lora_target_modules", {}, "all"},
     {"use_rslora", Way::Same, "lora_use_rslora"},
     {"use_dora", Way::Same, "lora_use_dora"},
@@ -132,13 +132,19 @@ constexpr KeyRow kLlamaFactoryRows[] = {
      Way::Idle,
      {},
      "belongs to a technique that is off"},
-    {"pref_beta pref_ftx pref_bco_weight pref_loss dpo_label_smoothing kto_chosen_weight "
-     "kto_rejected_weight simpo_gamma ppo_buffer_size ppo_epochs ppo_score_norm ppo_target "
-     "ppo_whiten_rewards ref_model ref_model_adapters ref_model_quantization_bit reward_model "
-     "reward_model_adapters reward_model_quantization_bit reward_model_type ld_alpha",
+    {"pref_loss", Way::Read, "objective.name", {}, "sigmoid"},
+    {"pref_beta", Way::Read, "objective.beta", {}, "0.1"},
+    {"simpo_gamma", Way::Read, "objective.gamma", {}, "0.5"},
+    {"dpo_label_smoothing", Way::Read, "objective.label_smoothing", {}, "0.0"},
+    {"pref_ftx", Way::Read, "objective.sft_weight", {}, "0.0"},
+    {"pref_bco_weight ld_alpha ref_model ref_model_adapters ref_model_quantization_bit", Way::Read,
+     "objective.name"},
+    {"kto_chosen_weight kto_rejected_weight ppo_buffer_size ppo_epochs ppo_score_norm ppo_target "
+     "ppo_whiten_rewards reward_model reward_model_adapters reward_model_quantization_bit "
+     "reward_model_type",
      Way::Idle,
      {},
-     "belongs to preference training, which is off"},
+     "belongs to a stage that is off"},
     {"early_stopping_steps", Way::Off, "train.max_steps", "snug trains to the end; give max_steps"},
 
     // Logs and other commands
@@ -189,13 +195,14 @@ constexpr std::string_view kUsualColumns =
     "prompt=prompt response=completion prompt=text system=system history=history tools=tools "
     "images=images";
 
+bool learns_pairs(const Draft& draft) { return draft.text("stage") == "dpo"; }
+
 // Keys of an entry with the words that snug takes; any other word is refused.
 struct EntryKey {
   std::string_view key, usual, why;
 };
 constexpr EntryKey kEntryKeys[] = {
     {"formatting", "alpaca sharegpt openai", kOtherRows},
-    {"ranking", "false", kOnlySupervised},
     {"split", "train", kOneSplit},
     {"subset", "", kOneSplit},
     {"folder", "", kOneSplit},
@@ -210,7 +217,7 @@ constexpr EntryKey kEntryKeys[] = {
 // Keys that are read elsewhere.
 constexpr std::string_view kReadOfEntries =
     "file_name hf_hub_url ms_hub_url om_hub_url script_url cloud_file_name columns tags "
-    "num_samples";
+    "num_samples ranking";
 
 void check_entry(Draft& draft, const YamlNode& entry, const std::string& name) {
   const auto refuse = [&](std::string_view what, std::string_view why) {
@@ -226,11 +233,20 @@ void check_entry(Draft& draft, const YamlNode& entry, const std::string& name) {
     if (is_on(value) && std::ranges::count(words_of(kReadOfEntries), key) == 0 &&
         std::ranges::count(kEntryKeys, key, &EntryKey::key) == 0)
       refuse(key, "snug does not read this key of a data set; leave it out");
+  const YamlNode* ranking = find_in(entry, "ranking");
+  const bool has_pairs = ranking != nullptr && is_on(*ranking);
+  if (has_pairs != learns_pairs(draft))
+    refuse(has_pairs ? "ranking is true" : "ranking is not true",
+           has_pairs ? "these are pairs of answers, which stage: dpo learns"
+                     : "stage: dpo learns pairs of answers");
   const YamlNode* columns = find_in(entry, "columns");
   if (columns == nullptr) return;
+  const auto is_usual = [&](const std::string& role, const std::string& column) {
+    return std::ranges::count(words_of(kUsualColumns), fmt::format("{}={}", role, column)) > 0 ||
+           (has_pairs && is_pair_column(role, column));
+  };
   for (const auto& [role, column] : columns->entries)
-    if (column.kind != YamlNode::Kind::Null &&
-        std::ranges::count(words_of(kUsualColumns), fmt::format("{}={}", role, column.text)) == 0)
+    if (column.kind != YamlNode::Kind::Null && !is_usual(role, column.text))
       refuse(fmt::format("the column {} as {}", column.text, role), kOtherRows);
 }
 
@@ -313,10 +329,44 @@ void take_llama_factory_data(Draft& draft) {
     draft.differs("template", "chats are written in the template of the model's own folder");
 }
 
+constexpr std::string_view kKeysOfPairs =
+    "pref_loss pref_beta simpo_gamma dpo_label_smoothing pref_ftx pref_bco_weight ld_alpha "
+    "ref_model ref_model_adapters ref_model_quantization_bit";
+
+void take_stage_of_pairs(Draft& draft) {
+  take_no_dropout(draft, "stage");
+  const std::string loss = draft.text("pref_loss");
+  const std::string_view objective =
+      word_for("sigmoid=dpo hinge=hinge ipo=ipo orpo=orpo simpo=simpo", loss);
+  if (objective.empty()) return refuse_objective(draft, "pref_loss", loss);
+  PreferenceKeys keys{.beta = "pref_beta", .gamma = "simpo_gamma"};
+  if (objective == "dpo")
+    keys.label_smoothing = "dpo_label_smoothing";
+  else
+    idle_all(draft, "dpo_label_smoothing", "LLaMA-Factory has it for pref_loss: sigmoid");
+  take_objective(draft, objective, draft.find("pref_loss") ? "pref_loss" : "stage", keys);
+  // The mean over each answer's tokens, as here.
+  draft.set("objective.sft_weight", draft.text("pref_ftx"), "pref_ftx");
+  if (const Found* alpha = draft.find("ld_alpha")) take_ld_alpha(draft, *alpha);
+  if (draft.on("pref_bco_weight"))
+    draft.refuse("pref_bco_weight", "", std::string(kNoSuchTechnique));
+  for (const char* key : {"ref_model", "ref_model_adapters", "ref_model_quantization_bit"})
+    if (draft.on(key) && draft.text(key) != draft.text("model_name_or_path"))
+      draft.refuse(key, "", std::string(kOwnReference));
+  if (objective == "hinge" || objective == "ipo")
+    draft.differs(
+        "pref_loss",
+        fmt::format("{}, as the recipe says; LLaMA-Factory 0.9.5 with TRL 0.20 to 0.24 computes "
+                    "sigmoid instead",
+                    loss));
+}
+
 void take_stage_of_training(Draft& draft) {
   const std::string stage = draft.text("stage");
-  if (stage != "sft" && stage != "pt")
-    draft.refuse("stage", "", fmt::format("{}: {}", stage, kOnlySupervised));
+  if (learns_pairs(draft)) return take_stage_of_pairs(draft);
+  idle_all(draft, kKeysOfPairs, kNoPreferences);
+  draft.set("lora_dropout", draft.text("lora_dropout"), "lora_dropout");
+  if (stage != "sft" && stage != "pt") refuse_objective(draft, "stage", stage);
   if (stage == "pt")
     draft.differs("stage",
                   "each text is a sample of its own; LLaMA-Factory cuts all texts into rows of "
@@ -324,12 +374,12 @@ void take_stage_of_training(Draft& draft) {
 }
 
 void finish_llama_factory(Draft& draft) {
-  take_stage_of_training(draft);
   const std::string type = draft.text("finetuning_type");
   const bool adapters = type != "full";
   if (type != "lora" && type != "full")
     draft.refuse("finetuning_type", "full", fmt::format("snug has lora and full, not {}", type));
   draft.set("full", adapters ? "false" : "true", "finetuning_type");
+  take_stage_of_training(draft);
   take_targets(draft, "lora_target");
   // Without the key: twice the rank.
   draft.set("lora_alpha",

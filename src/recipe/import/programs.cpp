@@ -6,7 +6,8 @@ namespace snug::recipe {
 std::span<const Program> programs() {
   // Those that build on others come before them, since they share keys.
   static const std::vector<Program> kPrograms = {
-      torchtune(), axolotl(), unsloth(), unsloth_train(), llama_factory(), trl(), transformers()};
+      torchtune(),     axolotl(),         unsloth(), unsloth_train(),
+      llama_factory(), trl_preferences(), trl(),     transformers()};
   return kPrograms;
 }
 

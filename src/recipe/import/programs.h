@@ -8,8 +8,9 @@ namespace snug::recipe {
 
 Program axolotl();
 Program llama_factory();
-Program trl();
-Program transformers();  // without TRL
+Program trl();              // SFTConfig
+Program trl_preferences();  // DPOConfig, ORPOConfig, CPOConfig
+Program transformers();     // without TRL
 Program torchtune();
 // Not among programs(): its file is named by a recipe of another.
 const Program& deepspeed();

@@ -31,8 +31,16 @@ inline constexpr std::string_view kOwnLog = "snug has its own log";
 inline constexpr std::string_view kLastWeights = "snug writes the last weights, not the best";
 inline constexpr std::string_view kOff = "off, as it is here";
 inline constexpr std::string_view kNoGeneration = "only for generation";
-inline constexpr std::string_view kOnlySupervised =
-    "snug trains on supervised samples only; leave it out";
+inline constexpr std::string_view kNoSuchObjective =
+    "snug does not have this objective yet; choose one of its own with --objective";
+inline constexpr std::string_view kNoPreferences = "belongs to preference training, which is off";
+inline constexpr std::string_view kOwnReference =
+    "the reference is the model before training; leave it out";
+inline constexpr std::string_view kOwnReferencePass =
+    "snug computes the reference's log-probabilities once, before training";
+inline constexpr std::string_view kOfMicroBatch =
+    "the chosen answer's loss is the mean over its tokens, and pairs count alike; TRL takes the "
+    "mean over all chosen tokens of a micro-batch";
 inline constexpr std::string_view kNoSuchTechnique = "snug does not have this; leave it out";
 inline constexpr std::string_view kPlainAdapters =
     "adapters here are new, of one rank, on linear layers";
@@ -89,6 +97,33 @@ void take_quantization(Draft& draft, int bits, std::string_view type, bool is_do
 // The matrices that get adapters: names, or "all" and "all-linear".
 void take_targets(Draft& draft, std::string_view theirs);
 
+// --- preferences: objectives over pairs of answers ---
+
+// Their keys of an objective's arguments; empty: none.
+struct PreferenceKeys {
+  std::string_view beta;
+  std::string_view gamma = {};
+  std::string_view label_smoothing = {};
+};
+// Sets our objective, which the key `theirs` says, and its arguments.
+void take_objective(Draft& draft, std::string_view objective, std::string_view theirs,
+                    const PreferenceKeys& keys);
+// The losses of TRL's DPOTrainer, a word or a list with weights: one of pairs, beside which "sft"
+// may stand. Returns our objective; empty: refused.
+std::string take_dpo_losses(Draft& draft, std::string_view losses, std::string_view weights);
+// The chosen answer's own loss in TRL's trainers.
+void take_sft_weight(Draft& draft, std::string_view weight, std::string_view theirs);
+void refuse_objective(Draft& draft, std::string_view theirs, std::string_view name);
+// What trainers of preferences do by themselves: no dropout, in adapters neither. After "full".
+void take_no_dropout(Draft& draft, std::string_view theirs);
+// LD-DPO's weight of the tokens that only the longer answer has; 1 is the usual loss.
+void take_ld_alpha(Draft& draft, const Found& found);
+// Whether snug's rows of preferences know a column of that name as their "prompt", "chosen" or
+// "rejected".
+bool is_pair_column(std::string_view role, std::string_view name);
+// Remarks on those of the keys (with spaces between them) that are given.
+void idle_all(Draft& draft, std::string_view keys, std::string_view why);
+
 // Recomputation, by their key or FSDP's.
 void take_checkpointing(Draft& draft, std::string_view key);
 
@@ -104,7 +139,9 @@ std::string existing_file(const Draft& draft, const std::string& path);
 
 // Keys of FSDP in recipes of transformers and axolotl.
 std::span<const KeyRow> fsdp_rows();
-// Keys of TRL's SFTConfig and of the arguments of its script.
+// Keys that all of TRL's trainers have, with the arguments of its scripts.
+std::span<const KeyRow> trl_rows();
+// Keys of TRL's SFTConfig alone.
 std::span<const KeyRow> sft_rows();
 // Keys of transformers' TrainingArguments.
 std::span<const KeyRow> transformers_rows();

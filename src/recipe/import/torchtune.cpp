@@ -80,14 +80,31 @@ void take_validation_steps(Draft& draft, const Found& found) {
 }
 
 constexpr std::string_view kLossIsCrossEntropy = "snug's loss is the cross-entropy, in chunks";
+constexpr std::string_view kLossesOfPairs = "DPOLoss=dpo RSOLoss=hinge";
 
 void take_loss(Draft& draft, const Found& found) {
   static constexpr std::string_view kCrossEntropies =
       "CEWithChunkedOutputLoss LinearCrossEntropyLoss CrossEntropyLoss";
-  if (std::ranges::count(words_of(kCrossEntropies), last_word(found.node.text)) > 0)
+  const std::string_view name = last_word(found.node.text);
+  if (const std::string_view objective = word_for(kLossesOfPairs, name); !objective.empty())
+    take_objective(draft, objective, found.key,
+                   {.beta = objective == "hinge" ? "loss.gamma" : "loss.beta",
+                    .label_smoothing = "loss.label_smoothing"});
+  else if (std::ranges::count(words_of(kCrossEntropies), name) > 0)
     draft.idle(found.key, std::string(kLossIsCrossEntropy));
   else
-    draft.refuse(found.key, "", fmt::format("{}: {}", last_word(found.node.text), kOnlySupervised));
+    refuse_objective(draft, found.key, name);
+}
+
+// Columns by other names are refused; those of pairs that snug knows are fine.
+void take_column_map(Draft& draft, const Found& found) {
+  const bool is_usual = std::ranges::all_of(found.node.entries, [](const auto& entry) {
+    return is_pair_column(entry.first, entry.second.text);
+  });
+  if (is_usual)
+    draft.idle(found.key, "snug reads these columns by their names");
+  else
+    draft.refuse(found.key, "data", std::string(kOtherRows));
 }
 
 constexpr KeyRow kTorchtuneRows[] = {
@@ -130,8 +147,8 @@ constexpr KeyRow kTorchtuneRows[] = {
      Way::Idle,
      {},
      kOwnLoader},
-    {"dataset.column_map dataset.column dataset.new_system_prompt dataset.filter_fn", Way::Off,
-     "data", kOtherRows},
+    {"dataset.column_map", Way::By, "data", {}, {}, take_column_map},
+    {"dataset.column dataset.new_system_prompt dataset.filter_fn", Way::Off, "data", kOtherRows},
     {"seed", Way::Same, "seed"},
     {"batch_size", Way::Same, "train.micro_batch_size"},
     {"gradient_accumulation_steps", Way::Same, "train.accumulate_grad_batches", {}, "1"},
@@ -153,6 +170,9 @@ constexpr KeyRow kTorchtuneRows[] = {
     {"lr_scheduler.num_cycles", Way::Words, "train.lr_schedule", "0.5=cosine"},
     {"loss._component_", Way::By, {}, {}, {}, take_loss},
     {"loss loss.num_output_chunks loss.ignore_index", Way::Idle, {}, kLossIsCrossEntropy},
+    {"loss.beta loss.gamma", Way::Read, "objective.beta", {}, "0.1"},
+    {"loss.label_smoothing", Way::Read, "objective.label_smoothing", {}, "0.0"},
+    {"ref_checkpointer", Way::Read, "checkpoint_dir"},
 
     {"dtype", Way::Words, "precision", "bf16=bf16-true fp32=32-true"},
     {"device", Way::Words, "accelerator", "cuda=auto cpu=cpu"},
@@ -186,10 +206,8 @@ constexpr KeyRow kTorchtuneRows[] = {
      "pictures have a guide of their own: docs/guide/captioning.md"},
     {"dataset.subset", Way::Off, "data", "a file has no subsets; give its rows with --data FILE"},
     {"quantizer", Way::Off, "quantize", "snug trains on quantized weights, not towards them"},
-    {"teacher_model teacher_checkpointer kd_loss kd_ratio loss.beta loss.label_smoothing",
-     Way::Off,
-     {},
-     kOnlySupervised},
+    {"teacher_model teacher_checkpointer kd_loss kd_ratio", Way::Off, "objective.name",
+     kNoSuchObjective},
 };
 
 // --- what several keys say ---
@@ -280,7 +298,13 @@ void take_torchtune_data(Draft& draft) {
   std::string store;
   const std::string_view set = component(draft, key, store);
   static constexpr std::string_view kStyles =
-      "instruct_dataset=chat chat_dataset=chat text_completion_dataset=auto";
+      "instruct_dataset=chat chat_dataset=chat text_completion_dataset=auto "
+      "preference_dataset=chat "
+      "hh_rlhf_helpful_dataset=chat stack_exchange_paired_dataset=chat";
+  // Where a data set of pairs comes from unless it says so.
+  static constexpr std::string_view kSources =
+      "hh_rlhf_helpful_dataset=RLHFlow/HH-RLHF-Helpful-standard "
+      "stack_exchange_paired_dataset=lvwerra/stack-exchange-paired";
   take_torchtune_splits(draft);
   if (draft.find("dataset.train_on_input") == nullptr)
     draft.set("data.mask_prompt", set.starts_with("alpaca_") ? "false" : "true",
@@ -292,7 +316,13 @@ void take_torchtune_data(Draft& draft) {
     draft.set("data.prompt_style", style, key);
     const bool has_file = draft.find("dataset.data_files") != nullptr;
     const std::string_view from = has_file ? "dataset.data_files" : "dataset.source";
-    take_data(draft, draft.text(from), from);
+    const std::string_view usual = word_for(kSources, set);
+    const bool has_source = has_file || draft.find("dataset.source") || usual.empty();
+    take_data(draft, has_source ? draft.text(from) : std::string(usual), has_source ? from : key);
+    if (set == "stack_exchange_paired_dataset" && !draft.find("dataset.column_map"))
+      draft.refuse(key, "data",
+                   "reads the columns response_j and response_k, which snug does not know; call "
+                   "them chosen and rejected");
     if (set == "instruct_dataset")
       draft.differs(key,
                     "torchtune reads the columns input and output alone; snug reads instruction "
@@ -307,7 +337,22 @@ void take_torchtune_data(Draft& draft) {
                   "raise it for short samples");
 }
 
+void take_reference(Draft& draft) {
+  const Found* reference = draft.find("ref_checkpointer");
+  if (reference == nullptr) return;
+  const auto plain = [](std::string path) {
+    while (path.ends_with('/')) path.pop_back();
+    return path;
+  };
+  if (plain(text_in(reference->node, "checkpoint_dir")) ==
+      plain(draft.text("checkpointer.checkpoint_dir")))
+    draft.idle(reference->key, std::string(kOwnReferencePass));
+  else
+    draft.refuse(reference->key, "", std::string(kOwnReference));
+}
+
 void finish_torchtune(Draft& draft) {
+  take_reference(draft);
   take_torchtune_adapters(draft);
   take_torchtune_data(draft);
   std::string store;

@@ -1,7 +1,9 @@
-// TRL (1.16, and keys of 0.12): https://github.com/huggingface/trl; and the arguments of
-// transformers alone, with those of its script run_clm.py.
+// TRL (1.16, and keys of 0.12): https://github.com/huggingface/trl, its SFTConfig and its configs
+// of preferences; and the arguments of transformers alone, with those of its script run_clm.py.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+
+#include <algorithm>
 
 #include "recipe/import/programs.h"
 #include "recipe/import/shared.h"
@@ -46,9 +48,8 @@ constexpr KeyRow kModelRows[] = {
     {"attn_implementation", Way::Idle, {}, kOwnKernels},
 };
 
-// SFTConfig and ScriptArguments
-constexpr KeyRow kSftRows[] = {
-    {"learning_rate", Way::Same, "optimizer.lr", {}, "2e-05"},
+// What all configs have, and ScriptArguments
+constexpr KeyRow kTrlRows[] = {
     {"logging_steps", Way::By, "train.log_interval", {}, {}, take_log_steps},
     {"bf16 fp16", Way::Read, "precision"},
     {"gradient_checkpointing", Way::Read, "activation_checkpointing", {}, "true"},
@@ -62,29 +63,91 @@ constexpr KeyRow kSftRows[] = {
      {},
      "a data file has one split; a validation file is --data.val_path"},
     {"dataset_streaming streaming", Way::Off, "data", "snug reads a file; give --data FILE"},
-    {"max_length max_seq_length", Way::Read, "train.max_seq_length"},
-    {"packing", Way::Read, "data.packing"},
-    {"completion_only_loss assistant_only_loss", Way::Read, "data.mask_prompt"},
-    {"dataset_text_field", Way::Words, "data.prompt_style", "text=auto messages=auto"},
-    {"loss_type", Way::Read, "train.loss_normalization", {}, "nll"},
+    {"max_length", Way::Read, "train.max_seq_length"},
     {"activation_offloading", Way::Same, "activation_offload"},
-    {"chat_template_path", Way::Off, "data.prompt_style",
-     "save the template as chat_template.jinja in the model's folder, and confirm with "
-     "--data.prompt_style chat"},
-    {"eos_token", Way::By, {}, {}, {}, take_eos_token},
     {"pad_token", Way::Idle, {}, kOwnFolder},
-    {"packing_strategy padding_free pad_to_multiple_of eval_packing dataset_num_proc "
-     "dataset_batch_size dataset_kwargs truncation_mode shuffle_dataset chars_per_token "
-     "num_of_sequences",
-     Way::Idle,
-     {},
-     kOwnLoader},
+    {"padding_free pad_to_multiple_of dataset_num_proc truncation_mode", Way::Idle, {}, kOwnLoader},
     {"use_liger", Way::By, {}, {}, {}, take_liger},
     {"ignore_bias_buffers gradient_checkpointing_use_reentrant", Way::Idle, {}, kOwnKernels},
     {"router_aux_loss_coef", Way::Off, "train.router_aux_loss_coef",
      "TRL uses it where the model's config has output_router_logits: true alone; if it has, give "
      "--train.router_aux_loss_coef"},
 };
+
+// SFTConfig
+constexpr KeyRow kSftRows[] = {
+    {"learning_rate", Way::Same, "optimizer.lr", {}, "2e-05"},
+    {"max_seq_length", Way::Read, "train.max_seq_length"},
+    {"packing", Way::Read, "data.packing"},
+    {"completion_only_loss assistant_only_loss", Way::Read, "data.mask_prompt"},
+    {"dataset_text_field", Way::Words, "data.prompt_style", "text=auto messages=auto"},
+    {"loss_type", Way::Read, "train.loss_normalization", {}, "nll"},
+    {"chat_template_path", Way::Off, "data.prompt_style",
+     "save the template as chat_template.jinja in the model's folder, and confirm with "
+     "--data.prompt_style chat"},
+    {"eos_token", Way::By, {}, {}, {}, take_eos_token},
+    {"packing_strategy eval_packing dataset_batch_size dataset_kwargs shuffle_dataset "
+     "chars_per_token num_of_sequences",
+     Way::Idle,
+     {},
+     kOwnLoader},
+};
+
+void take_divergence(Draft& draft, const Found& found) {
+  if (found.node.text == "reverse_kl")
+    draft.idle(found.key, "as it is here");
+  else
+    draft.refuse(found.key, "", std::string(kNoSuchTechnique));
+}
+
+void take_part_length(Draft& draft, const Found& found) {
+  draft.differs(found.key, "prompts and answers have one bound together, train.max_seq_length");
+}
+
+// DPOConfig, ORPOConfig and CPOConfig, whose defaults are the same.
+constexpr KeyRow kPreferenceRows[] = {
+    {"loss_type", Way::Read, "objective.name", {}, "sigmoid"},
+    {"beta", Way::Read, "objective.beta", {}, "0.1"},
+    {"simpo_gamma", Way::Read, "objective.gamma", {}, "0.5"},
+    {"label_smoothing", Way::Read, "objective.label_smoothing", {}, "0.0"},
+    {"cpo_alpha", Way::Read, "objective.sft_weight", {}, "1.0"},
+    {"rpo_alpha loss_weights", Way::Read, "objective.sft_weight"},
+    {"learning_rate", Way::Same, "optimizer.lr", {}, "1e-06"},
+    {"disable_dropout", Way::Read, "model.dropout", {}, "true"},
+    {"lora_dropout", Way::Read, "lora_dropout", {}, "0.05"},
+    {"max_prompt_length max_completion_length max_target_length",
+     Way::By,
+     "train.max_seq_length",
+     {},
+     {},
+     take_part_length},
+    {"precompute_ref_log_probs precompute_ref_batch_size", Way::Idle, {}, kOwnReferencePass},
+    {"sync_ref_model reference_free ref_model_init_kwargs model_adapter_name ref_adapter_name",
+     Way::Off,
+     {},
+     kOwnReference},
+    {"ld_alpha", Way::By, {}, {}, {}, take_ld_alpha},
+    {"f_divergence_type", Way::By, {}, {}, {}, take_divergence},
+    {"use_weighting alpha", Way::Off, {}, kNoSuchTechnique},
+    {"f_alpha_divergence_coef discopop_tau ref_model_mixup_alpha ref_model_sync_steps "
+     "force_use_ref_model",
+     Way::Idle,
+     {},
+     "belongs to a technique that is off"},
+    {"generate_during_eval", Way::Idle, {}, kNoGeneration},
+    {"label_pad_token_id padding_value is_encoder_decoder", Way::Idle, {}, kOwnLoader},
+    {"label_smoothing_factor", Way::Idle, {}, "it smooths tokens, and only pairs are learnt"},
+    // KTOConfig, RewardConfig, GRPOConfig
+    {"desirable_weight undesirable_weight center_rewards_coefficient num_generations", Way::Off,
+     "objective.name", kNoSuchObjective},
+};
+// Those of CPOConfig and of DPOConfig alone; ORPOConfig has none.
+constexpr std::string_view kOnlyCpo = "cpo_alpha simpo_gamma alpha";
+constexpr std::string_view kOnlyDpo =
+    "precompute_ref_log_probs precompute_ref_batch_size loss_weights rpo_alpha sync_ref_model "
+    "reference_free ref_model_init_kwargs ld_alpha f_divergence_type use_weighting discopop_tau "
+    "max_target_length";
+constexpr std::string_view kCpoLosses = "sigmoid=cpo simpo=simpo";
 
 constexpr KeyRow kScriptRows[] = {
     {"model_name_or_path", Way::By, "checkpoint_dir", {}, {}, take_model},
@@ -153,7 +216,8 @@ void take_sft_arguments(Draft& draft, std::string_view mask) {
 
 namespace {
 
-void finish_trl(Draft& draft) {
+// The model, its weights and how they are trained.
+void take_trl_arguments(Draft& draft, std::string_view length) {
   const bool adapters = draft.on("use_peft");
   draft.set("full", adapters ? "false" : "true", "use_peft");
   take_targets(draft, "lora_target_modules");
@@ -173,11 +237,72 @@ void finish_trl(Draft& draft) {
     take_precision(draft, weights);
   }
   take_training_arguments(draft);
-  const std::string_view length = draft.find("max_seq_length") ? "max_seq_length" : "max_length";
   const bool has_length = draft.find(length) != nullptr;
   const std::string usual = draft.is_null(length) ? "null" : "1024";  // null: nothing is cut
   draft.set("train.max_seq_length", has_length ? draft.text(length) : usual, length);
+}
+
+bool has_any(const Draft& draft, std::string_view keys) {
+  return std::ranges::any_of(words_of(keys),
+                             [&](std::string_view key) { return draft.find(key) != nullptr; });
+}
+
+void finish_trl(Draft& draft) {
+  take_trl_arguments(draft, draft.find("max_seq_length") ? "max_seq_length" : "max_length");
   take_sft_arguments(draft);
+  if (!has_any(draft,
+               "packing completion_only_loss assistant_only_loss dataset_text_field "
+               "loss_type eos_token max_seq_length chat_template_path dataset_kwargs"))
+    draft.differs("dataset_name",
+                  "taken as SFTConfig's, since no key says otherwise; for rows of preferences give "
+                  "--objective dpo --data.mask_prompt true --optimizer.lr 1e-6");
+}
+
+void take_cpo(Draft& draft) {
+  const std::string loss = draft.text("loss_type");
+  const std::string_view objective = word_for(kCpoLosses, loss);
+  if (objective.empty()) return refuse_objective(draft, "loss_type", loss + " of CPOTrainer");
+  take_objective(draft, objective, draft.find("loss_type") ? "loss_type" : "cpo_alpha",
+                 {.beta = "beta", .gamma = "simpo_gamma", .label_smoothing = "label_smoothing"});
+  take_sft_weight(draft, draft.text("cpo_alpha"), "cpo_alpha");
+}
+
+void take_dpo(Draft& draft) {
+  const std::string objective = take_dpo_losses(draft, "loss_type", "loss_weights");
+  if (objective.empty()) return;
+  take_objective(draft, objective, "loss_type",
+                 {.beta = "beta", .label_smoothing = "label_smoothing"});
+  if (draft.on("rpo_alpha")) take_sft_weight(draft, draft.text("rpo_alpha"), "rpo_alpha");
+  if (objective == "dpo" && draft.on("label_smoothing"))
+    draft.differs("label_smoothing",
+                  "as TRL 0.12 smooths pairs; TRL 1.16 does not where loss_type is sigmoid");
+  if (!has_any(draft, kOnlyDpo))
+    draft.differs(
+        "beta", fmt::format("taken as DPOConfig's, since no key says otherwise; for ORPOConfig or "
+                            "CPOConfig give --objective orpo or cpo, and --objective.beta {}",
+                            draft.text("beta")));
+}
+
+void finish_preferences(Draft& draft) {
+  take_trl_arguments(draft, "max_length");
+  if (const std::string name = draft.text("dataset_name"); !name.empty())
+    take_data(draft, name, "dataset_name");
+  draft.set("data.prompt_style", "auto", "dataset_name");
+  draft.set("data.val_split_fraction", "0", "dataset_test_split");
+  if (has_any(draft, kOnlyCpo) || draft.text("loss_type") == "simpo")
+    take_cpo(draft);
+  else
+    take_dpo(draft);
+  if (draft.on("disable_dropout")) {
+    take_no_dropout(draft, "disable_dropout");
+  } else {
+    draft.set("model.dropout", "none", "disable_dropout");
+    draft.set("lora_dropout", draft.text("lora_dropout"), "lora_dropout");
+  }
+  if (!draft.is_null("max_length"))
+    draft.differs("max_length",
+                  "of longer pairs the prompt loses its beginning before the answers lose their "
+                  "end; TRL cuts the end");
 }
 
 void finish_transformers(Draft& draft) {
@@ -201,13 +326,51 @@ void finish_transformers(Draft& draft) {
 
 }  // namespace
 
+std::span<const KeyRow> trl_rows() { return kTrlRows; }
 std::span<const KeyRow> sft_rows() { return kSftRows; }
+
+constexpr std::string_view kLossesOfPairs =
+    "loss_type=sigmoid sigmoid_norm hinge ipo simpo exo_pair nca_pair robust bco_pair sppo_hard "
+    "aot aot_pair aot_unpaired apo_zero apo_down apo_zero_unpaired discopop kto kto_pair sft";
+
+// Its signs are in no other config that snug reads.
+Program trl_preferences() {
+  return {"TRL (preferences)",
+          {"beta",
+           "simpo_gamma",
+           "label_smoothing",
+           "cpo_alpha",
+           "rpo_alpha",
+           "loss_weights",
+           "disable_dropout",
+           "max_prompt_length",
+           "max_completion_length",
+           "max_target_length",
+           "precompute_ref_log_probs",
+           "precompute_ref_batch_size",
+           "sync_ref_model",
+           "reference_free",
+           "ref_model_init_kwargs",
+           "ld_alpha",
+           "f_divergence_type",
+           "use_weighting",
+           "discopop_tau",
+           "generate_during_eval",
+           "desirable_weight",
+           "undesirable_weight",
+           "center_rewards_coefficient",
+           "num_generations",
+           kLossesOfPairs},
+          {kPreferenceRows, kModelRows, kTrlRows, transformers_rows(), fsdp_rows()},
+          nullptr,
+          finish_preferences};
+}
 
 Program trl() {
   return {"TRL",
           {"use_peft", "dataset_name", "dataset_text_field", "dataset_train_split",
            "completion_only_loss", "assistant_only_loss", "packing_strategy"},
-          {kModelRows, kSftRows, transformers_rows(), fsdp_rows()},
+          {kModelRows, kSftRows, kTrlRows, transformers_rows(), fsdp_rows()},
           nullptr,
           finish_trl};
 }

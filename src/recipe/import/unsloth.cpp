@@ -94,6 +94,11 @@ constexpr KeyRow kCallRows[] = {
     {"train_on_responses_only", Way::Read, "data.mask_prompt"},
     {"loraplus_lr_ratio", Way::Same, "lora_plus_lr_ratio"},
     {"embedding_learning_rate q_galore_config", Way::Off, "optimizer", kNoSuchTechnique},
+    {"beta DPOConfig DPOTrainer ORPOConfig ORPOTrainer CPOConfig CPOTrainer KTOConfig KTOTrainer "
+     "GRPOConfig GRPOTrainer RewardConfig RewardTrainer",
+     Way::Off, "objective.name",
+     "of Unsloth's calls snug reads those for SFTConfig; choose another objective with "
+     "--objective"},
 };
 
 // The keys of unsloth train, without its sections.
@@ -231,7 +236,7 @@ Program unsloth() {
           {"from_pretrained", "get_peft_model", "full_finetuning", "use_gradient_checkpointing",
            "load_in_16bit", "random_state", "train_on_responses_only", "model.model_name",
            "model.load_in_4bit", "model.full_finetuning", "model.max_seq_length", "lora.r"},
-          {kCallRows, kAdapterRows, sft_rows(), transformers_rows(), fsdp_rows()},
+          {kCallRows, kAdapterRows, sft_rows(), trl_rows(), transformers_rows(), fsdp_rows()},
           dissolve_sections,
           finish_calls};
 }

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/files.h"
+#include "recipe/check.h"
 #include "recipe/import/programs.h"
 #include "recipe/print.h"
 #include "support.h"
@@ -38,8 +39,9 @@ TEST(Import, KnowsEveryKeyOfTheirPackages) {
   const std::map<std::string, std::vector<std::string>> readers = {
       {"axolotl", {"axolotl"}},
       {"llamafactory", {"LLaMA-Factory"}},
-      {"transformers", {"LLaMA-Factory", "TRL", "transformers", "Unsloth"}},
+      {"transformers", {"LLaMA-Factory", "TRL", "TRL (preferences)", "transformers", "Unsloth"}},
       {"trl", {"TRL"}},
+      {"trl-preferences", {"TRL (preferences)"}},
       {"unsloth", {"Unsloth"}},
       {"unsloth-train", {"Unsloth (unsloth train)"}},
       {"deepspeed", {"DeepSpeed"}},
@@ -781,6 +783,203 @@ logging:
 INSTANTIATE_TEST_SUITE_P(Unsloth, ImportedRecipe, ::testing::ValuesIn(kUnsloth),
                          [](const auto& info) { return info.param.name; });
 
+// --- preferences ---
+
+const Case kPreferences[] = {
+    {"AxolotlDpo",
+     "axolotl",
+     R"(
+base_model: meta-llama/Meta-Llama-3-8B-Instruct
+load_in_8bit: true
+chat_template: llama3
+rl: dpo
+rl_beta: 0.3
+dpo_label_smoothing: 0.1
+precompute_ref_log_probs: true
+datasets:
+  - path: rows.jsonl
+    type: chat_template.default
+    field_messages: conversation
+    field_chosen: chosen
+    field_rejected: rejected
+    message_property_mappings: {role: role, content: content}
+    roles: {system: [system], user: [user], assistant: [assistant]}
+adapter: lora
+lora_r: 32
+lora_alpha: 16
+lora_dropout: 0.05
+lora_target_linear: true
+sequence_len: 4096
+micro_batch_size: 2
+gradient_accumulation_steps: 4
+optimizer: adamw_bnb_8bit
+learning_rate: 0.0002
+train_on_inputs: false
+)",
+     "",
+     {"name: dpo", "beta: 0.3", "label_smoothing: 0.1", "sft_weight: 0.0", "prompt_style: chat",
+      "json_path: rows.jsonl", "lora_dropout: 0.0", "dropout: 0.0", "global_batch_size: 8",
+      "lr: 0.0002"}},
+    {"AxolotlIpoByItsLoss",
+     "axolotl",
+     "base_model: m\nrl: dpo\ndpo_loss_type: [ipo]\nlearning_rate: 1e-6\n"
+     "datasets: [{path: rows.jsonl, type: {field_prompt: prompt, prompt_format: '{prompt}'}}]\n",
+     "",
+     {"name: ipo", "beta: 0.1", "full: true", "dropout: 0.0", "prompt_style: auto"}},
+    {"AxolotlOrpo",
+     "axolotl",
+     "base_model: m\nrl: orpo\norpo_alpha: 0.2\nlearning_rate: 1e-6\nadapter: lora\n"
+     "datasets: [{path: rows.jsonl, type: chat_template.argilla}]\n",
+     "",
+     {"name: orpo", "beta: 0.2", "sft_weight: 0.0", "prompt_style: chat"}},
+    {"AxolotlSimpo",
+     "axolotl",
+     "base_model: chatml-model\nrl: simpo\nrl_beta: 2.5\nsimpo_gamma: 1.4\ncpo_alpha: 0\n"
+     "learning_rate: 1e-6\ndatasets: [{path: rows.jsonl, type: chatml.intel}]\n",
+     "",
+     {"name: simpo", "beta: 2.5", "gamma: 1.4", "sft_weight: 0.0", "prompt_style: chat"}},
+    {"AxolotlSimpoByItsDefaults",
+     "axolotl",
+     "base_model: m\nrl: simpo\ntrl: {beta: 0.7}\nlearning_rate: 1e-6\n"
+     "datasets: [{path: rows.jsonl, type: passthrough}]\n",
+     "",
+     {"name: simpo", "beta: 0.7", "gamma: 0.5", "sft_weight: 1.0", "prompt_style: auto"}},
+    {"LlamaFactoryDpo",
+     "LLaMA-Factory",
+     R"(
+model_name_or_path: Qwen/Qwen3-4B-Instruct-2507
+stage: dpo
+do_train: true
+finetuning_type: lora
+lora_dropout: 0.1
+pref_beta: 0.2
+pref_loss: sigmoid
+pref_ftx: 0.5
+dpo_label_smoothing: 0.25
+dataset: dpo_en_demo
+template: qwen3_nothink
+cutoff_len: 2048
+learning_rate: 5.0e-6
+ref_model: Qwen/Qwen3-4B-Instruct-2507
+)",
+     "",
+     {"name: dpo", "beta: 0.2", "sft_weight: 0.5", "label_smoothing: 0.25", "lora_dropout: 0.0",
+      "dropout: 0.0", "mask_prompt: true", "lr: 5.0e-06"}},
+    {"LlamaFactoryDefaults",
+     "LLaMA-Factory",
+     "model_name_or_path: m\nstage: dpo\nfinetuning_type: full\n",
+     "",
+     {"name: dpo", "beta: 0.1", "sft_weight: 0.0", "dropout: 0.0", "lr: 5.0e-05"}},
+    {"LlamaFactorySimpo",
+     "LLaMA-Factory",
+     "model_name_or_path: m\nstage: dpo\npref_loss: simpo\npref_beta: 2.0\n",
+     "",
+     {"name: simpo", "beta: 2.0", "gamma: 0.5", "sft_weight: 0.0"}},
+    {"LlamaFactoryOrpo",
+     "LLaMA-Factory",
+     "model_name_or_path: m\nstage: dpo\npref_loss: orpo\npref_ftx: 0.25\n",
+     "",
+     {"name: orpo", "beta: 0.1", "sft_weight: 0.25"}},
+    {"LlamaFactoryIpo",
+     "LLaMA-Factory",
+     "model_name_or_path: m\nstage: dpo\npref_loss: ipo\npref_beta: 0.4\n",
+     "",
+     {"name: ipo", "beta: 0.4"}},
+    {"TrlDpo",
+     "TRL (preferences)",
+     R"(
+model_name_or_path: Qwen/Qwen2-0.5B-Instruct
+dataset_name: rows.parquet
+per_device_train_batch_size: 2
+gradient_accumulation_steps: 8
+max_length: 2048
+beta: 0.2
+loss_type: [sigmoid]
+precompute_ref_log_probs: true
+f_divergence_type: reverse_kl
+sync_ref_model: false
+ld_alpha: 1.0
+use_peft: true
+lora_r: 32
+output_dir: Qwen2-0.5B-DPO
+)",
+     "",
+     {"name: dpo", "beta: 0.2", "sft_weight: 0.0", "lr: 1.0e-06", "json_path: rows.parquet",
+      "max_seq_length: 2048", "lora_dropout: 0.0", "dropout: 0.0", "prompt_style: auto",
+      "global_batch_size: 16", "lora_r: 32", "precision: bf16-mixed", "lr_schedule: linear",
+      "activation_checkpointing: all", "log_interval: 1"}},
+    {"TrlDefaults",
+     "TRL (preferences)",
+     "model_name_or_path: m\ndataset_name: rows.jsonl\nbeta: 0.1\n",
+     "",
+     {"name: dpo", "beta: 0.1", "full: true", "lr: 1.0e-06", "max_seq_length: 1024",
+      "micro_batch_size: 8", "epochs: 3", "dropout: 0.0"}},
+    {"TrlOfTwoLosses",
+     "TRL (preferences)",
+     "model_name_or_path: m\nloss_type: [hinge, sft]\nloss_weights: [0.5, 0.25]\n"
+     "disable_dropout: false\nuse_peft: true\nlearning_rate: 5e-7\n",
+     "",
+     {"name: hinge", "sft_weight: 0.5", "lora_dropout: 0.05", "dropout: null", "lr: 5.0e-07"}},
+    {"TrlOf2024",
+     "TRL (preferences)",
+     "model_name_or_path: m\nbeta: 0.05\nrpo_alpha: 1.5\nlabel_smoothing: 0.2\n"
+     "max_prompt_length: 512\n",
+     "",
+     {"name: dpo", "beta: 0.05", "sft_weight: 1.5", "label_smoothing: 0.2"}},
+    {"TrlSimpo",
+     "TRL (preferences)",
+     "model_name_or_path: m\nloss_type: simpo\nbeta: 2.0\ncpo_alpha: 0.0\nsimpo_gamma: 1.2\n",
+     "",
+     {"name: simpo", "beta: 2.0", "gamma: 1.2", "sft_weight: 0.0", "lr: 1.0e-06"}},
+    {"TrlSimpoByItsDefaults",
+     "TRL (preferences)",
+     "model_name_or_path: m\nloss_type: simpo\nlabel_smoothing: 0.3\n",
+     "",
+     {"name: simpo", "beta: 0.1", "gamma: 0.5", "sft_weight: 1.0", "label_smoothing: 0.3"}},
+    {"TrlCpo",
+     "TRL (preferences)",
+     "model_name_or_path: m\ncpo_alpha: 0.7\n",
+     "",
+     {"name: cpo", "beta: 0.1", "sft_weight: 0.7"}},
+    {"TorchtuneDpo",
+     "torchtune",
+     R"(
+model: {_component_: torchtune.models.llama3_1.llama3_1_8b}
+checkpointer: {_component_: torchtune.training.FullModelHFCheckpointer, checkpoint_dir: /tmp/m/}
+ref_checkpointer: {_component_: torchtune.training.FullModelHFCheckpointer, checkpoint_dir: /tmp/m}
+dataset:
+  _component_: torchtune.datasets.preference_dataset
+  source: json
+  data_files: rows.jsonl
+  column_map: {prompt: question, chosen: chosen, rejected: rejected}
+batch_size: 4
+optimizer: {_component_: torch.optim.AdamW, fused: True, weight_decay: 0.05, lr: 2e-5}
+loss:
+  _component_: torchtune.rlhf.loss.DPOLoss
+  beta: 0.05
+  label_smoothing: 0.1
+)",
+     "",
+     {"name: dpo", "beta: 0.05", "label_smoothing: 0.1", "json_path: rows.jsonl",
+      "prompt_style: chat", "full: true", "lr: 2.0e-05", "mask_prompt: true"}},
+    {"TorchtuneHinge",
+     "torchtune",
+     "loss: {_component_: torchtune.rlhf.loss.RSOLoss, gamma: 0.4}\n"
+     "optimizer: {_component_: torch.optim.AdamW, lr: 2e-5}\ncheckpointer: {checkpoint_dir: m}\n"
+     "dataset: {_component_: torchtune.datasets.hh_rlhf_helpful_dataset, source: json, "
+     "data_files: rows.jsonl}\n",
+     "",
+     {"name: hinge", "beta: 0.4"}},
+    {"TorchtuneDefaults",
+     "torchtune",
+     "loss: {_component_: torchtune.rlhf.loss.DPOLoss}\n"
+     "optimizer: {_component_: torch.optim.AdamW, lr: 2e-5}\ncheckpointer: {checkpoint_dir: m}\n",
+     "",
+     {"name: dpo", "beta: 0.1"}},
+};
+INSTANTIATE_TEST_SUITE_P(Preferences, ImportedRecipe, ::testing::ValuesIn(kPreferences),
+                         [](const auto& info) { return info.param.name; });
+
 TEST(Import, ListsTheKeysOfADataSetToo) {
   const TemporaryFile file(
       "base_model: m\nlearning_rate: 1e-4\ndatasets:\n  - {path: a.json, type: alpaca, ds_type: "
@@ -947,7 +1146,7 @@ TEST(Import, ReadsWhatLlamaFactorysListSaysOfADataSet) {
   EXPECT_CONTAINS(fault(R"("split": "train[:90%]")"),
                   "mine: split is train[:90%]; a data file has");
   EXPECT_CONTAINS(fault(R"("subset": "en")"), "mine: subset is en; ");
-  EXPECT_CONTAINS(fault(R"("ranking": true)"), "mine: ranking is true; snug trains on supervised");
+  EXPECT_CONTAINS(fault(R"("ranking": true)"), "mine: ranking is true; these are pairs of answers");
   EXPECT_CONTAINS(fault(R"("formatting": "sharegpt", "tags": {"user_tag": "asker"})"),
                   "mine: tags.user_tag is asker; ");
   EXPECT_CONTAINS(fault(R"("shards": 2)"), "mine: shards; snug does not read this key");
@@ -1050,12 +1249,14 @@ TEST(Import, HoldsOutWhatTorchtunesRecipesHoldOut) {
 
 TEST(Import, RefusesWhatItCannotCarryOver) {
   const std::string axolotl = "base_model: m\nlearning_rate: 1e-4\n";
-  EXPECT_CONTAINS(import_fault(axolotl + "rl: dpo\n"), ":3: rl: snug trains on supervised samples");
+  EXPECT_CONTAINS(import_fault(axolotl + "rl: kto\n"),
+                  ":3: rl: snug does not have the objective kto yet; choose one of its own with "
+                  "--objective: sft, dpo, ipo, hinge, orpo, simpo, cpo");
   EXPECT_CONTAINS(import_fault(axolotl + "lora_modules_to_save: [lm_head]\n"),
                   ":3: lora_modules_to_save: ");
   EXPECT_CONTAINS(import_fault(axolotl + "sequence_length: 5\n"),
                   "unknown key of axolotl; did you mean sequence_len?");
-  EXPECT_EQ(import_fault(axolotl + "gptq_groupsize:\nrl: dpo\n").find("gptq"), std::string::npos);
+  EXPECT_EQ(import_fault(axolotl + "gptq_groupsize:\nrl: kto\n").find("gptq"), std::string::npos);
   EXPECT_CONTAINS(import_fault(axolotl + "num_epochs: 1.5\n"), ":3: num_epochs: snug counts whole");
   EXPECT_CONTAINS(import_fault(axolotl + "val_set_size: 500\n"), "a share of the rows");
   EXPECT_CONTAINS(import_fault(axolotl + "optimizer: muon\n"), "snug has no optimizer muon");
@@ -1065,19 +1266,191 @@ TEST(Import, RefusesWhatItCannotCarryOver) {
                   "split: ");
   EXPECT_CONTAINS(import_fault(axolotl + "micro_batch_size: 0\n"),
                   ":3: micro_batch_size: 0 is out");
-  EXPECT_CONTAINS(import_fault("model_name_or_path: m\nstage: dpo\n"), ":2: stage: dpo: ");
+  for (const char* stage : {"kto", "rm", "ppo"})
+    EXPECT_CONTAINS(import_fault(fmt::format("model_name_or_path: m\nstage: {}\n", stage)),
+                    fmt::format(":2: stage: snug does not have the objective {} yet", stage));
   EXPECT_CONTAINS(import_fault("model_name_or_path: m\nfinetuning_type: oft\n"),
                   "snug has lora and full, not oft");
   EXPECT_CONTAINS(import_fault("model_name_or_path: m\nuse_peft: true\nloss_type: dft\n"),
                   ":3: loss_type: snug has the usual loss, not dft");
-  EXPECT_CONTAINS(import_fault("loss: {_component_: torchtune.rlhf.loss.DPOLoss}\n"),
-                  ":1: loss._component_: DPOLoss: snug trains on supervised samples only");
+  EXPECT_CONTAINS(import_fault("loss: {_component_: torchtune.rlhf.loss.PPOLoss}\n"),
+                  ":1: loss._component_: snug does not have the objective PPOLoss yet");
   EXPECT_CONTAINS(import_fault("full_finetuning: true\nqat_scheme: int4\n"), ":2: qat_scheme: ");
   EXPECT_CONTAINS(import_fault("model: {full_finetuning: true, max_seq_length: 128}\n"
                                "training: {max_seq_length: 256}\n"),
                   ":1: max_seq_length: is 128 here and 256 in line 2; leave one of them out");
   EXPECT_CONTAINS(import_fault("checkpointer:\n  _component_: x.FullModelMetaCheckpointer\n"),
                   ":2: checkpointer._component_: snug does not read Meta's own files");
+}
+
+// --- preferences that are not quite theirs, or not had ---
+
+std::vector<std::string> faults_of(const std::string& text, const std::string& options = "") {
+  const TemporaryFile file(text);
+  return recipe_faults(Command::Plan, parse("plan --config " + file.string() + options).recipe);
+}
+
+TEST(Import, MakesRecipesOfPreferencesThatPassTheCheck) {
+  for (const Case& c : kPreferences) EXPECT_TRUE(faults_of(c.recipe).empty()) << c.name;
+  const std::vector<std::string> faults =
+      faults_of("model_name_or_path: m\nstage: dpo\ntrain_on_prompt: true\n");
+  ASSERT_EQ(faults.size(), 1U);
+  EXPECT_CONTAINS(faults[0], "only answers are compared");
+  EXPECT_TRUE(
+      faults_of("model_name_or_path: m\nbeta: 0.3\n", " --objective orpo --objective.beta 0.3")
+          .empty());
+  EXPECT_TRUE(faults_of("model_name_or_path: m\ndataset_name: a.json\n",
+                        " --objective dpo --data.mask_prompt true --optimizer.lr 1e-6")
+                  .empty());
+}
+
+TEST(Import, SaysWherePreferencesAreLearntOtherwise) {
+  const std::string trl = "model_name_or_path: m\n",
+                    axolotl = "base_model: m\nlearning_rate: 1e-4\n",
+                    factory = trl + "stage: dpo\n";
+  const std::string only_beta = remarks_on(trl + "beta: 0.3\n");
+  EXPECT_CONTAINS(only_beta, "r.yaml:2: beta: taken as DPOConfig's");
+  EXPECT_CONTAINS(only_beta, "--objective orpo or cpo, and --objective.beta 0.3");
+  EXPECT_CONTAINS(only_beta, "max_length (TRL's default): of longer pairs");
+  for (const char* key : {"precompute_ref_log_probs: true", "cpo_alpha: 1", "rpo_alpha: 1.0"})
+    EXPECT_FALSE(contains(remarks_on(trl + "beta: 0.3\n" + key), "taken as DPOConfig's")) << key;
+  EXPECT_CONTAINS(remarks_on(trl + "dataset_name: a.json\n"), "taken as SFTConfig's");
+  EXPECT_FALSE(contains(remarks_on(trl + "dataset_name: a.json\npacking: true\n"), "SFTConfig"));
+
+  constexpr const char* kMean = "TRL takes the mean over all chosen tokens of a micro-batch";
+  for (const std::string& recipe :
+       {trl + "rpo_alpha: 1\n", trl + "cpo_alpha: 1\n", trl + "loss_type: [sigmoid, sft]\n",
+        axolotl + "rl: simpo\n", axolotl + "rl: dpo\nrpo_alpha: 1\n"})
+    EXPECT_CONTAINS(remarks_on(recipe), kMean);
+  for (const std::string& recipe : {trl + "cpo_alpha: 0\n", axolotl + "rl: dpo\n",
+                                    factory + "pref_ftx: 1\n", factory + "pref_loss: orpo\n"})
+    EXPECT_FALSE(contains(remarks_on(recipe), kMean)) << recipe;
+  EXPECT_CONTAINS(remarks_on(axolotl + "rl: orpo\n"), "over the tokens of prompts and chosen");
+  EXPECT_CONTAINS(remarks_on(trl + "loss_type: [sigmoid, sft]\nloss_weights: [0.5, 1]\n"),
+                  "loss_weights: the loss of pairs has weight 1, and all losses are 2");
+  EXPECT_CONTAINS(remarks_on(trl + "label_smoothing: 0.1\n"), "TRL 1.16 does not");
+  EXPECT_CONTAINS(remarks_on(axolotl + "rl: dpo\ndpo_label_smoothing: 0.1\n"), "TRL 1 does not");
+  EXPECT_FALSE(contains(remarks_on(factory + "dpo_label_smoothing: 0.1\n"), "smooth"));
+  EXPECT_CONTAINS(remarks_on(trl + "beta: 1\nmax_prompt_length: 9\n"), "one bound together");
+  EXPECT_CONTAINS(remarks_on(factory + "pref_loss: hinge\n"), "computes sigmoid instead");
+}
+
+// Keys of preferences without effect, and where dropout goes.
+TEST(Import, ListsKeysOfPreferencesThatDoNothing) {
+  const auto idle = [](const std::string& recipe) {
+    const auto imported = import_recipe(read_yaml(recipe, "r.yaml"), "r.yaml");
+    std::string all;
+    for (const ImportRemark& remark : imported->idle)
+      all += remark.where + ": " + remark.why + "\n";
+    return all;
+  };
+  const std::string trl = "model_name_or_path: m\n",
+                    axolotl = "base_model: m\nlearning_rate: 1e-4\n",
+                    factory = trl + "stage: dpo\n";
+  EXPECT_CONTAINS(idle(trl + "precompute_ref_log_probs: false\n"), "once, before training");
+  EXPECT_CONTAINS(idle(trl + "loss_type: ipo\nlabel_smoothing: 0.1\n"),
+                  "label_smoothing: ipo has no such argument");
+  EXPECT_CONTAINS(idle(trl + "beta: 1\nuse_peft: true\nlora_dropout: 0.1\n"),
+                  "lora_dropout: dropout is off in preference training");
+  EXPECT_CONTAINS(idle(axolotl + "rl_beta: 0.1\n"), "rl_beta: belongs to preference training");
+  EXPECT_CONTAINS(idle(axolotl + "rl: dpo\ntrl: {beta: 0.1}\n"), "trl: beta alone counts");
+  EXPECT_CONTAINS(idle(axolotl + "rl: ipo\ndpo_label_smoothing: 0.1\n"), "for rl: dpo");
+  EXPECT_CONTAINS(idle(trl + "stage: sft\npref_beta: 0.1\n"), "pref_beta: belongs to preference");
+  EXPECT_CONTAINS(idle(factory + "pref_loss: ipo\ndpo_label_smoothing: 0.1\n"),
+                  "for pref_loss: sigmoid");
+}
+
+TEST(Import, RefusesPreferencesThatItDoesNotHave) {
+  const std::string trl = "model_name_or_path: m\n",
+                    axolotl = "base_model: m\nlearning_rate: 1e-4\n",
+                    factory = trl + "stage: dpo\n";
+  const auto without = [](const std::string& name) {
+    return "snug does not have the objective " + name + " yet; choose one of its own";
+  };
+  for (const char* loss : {"exo_pair", "nca_pair", "robust", "bco_pair", "sppo_hard", "aot",
+                           "apo_zero", "discopop", "sigmoid_norm", "kto"})
+    EXPECT_CONTAINS(import_fault(trl + "loss_type: " + loss + "\n"),
+                    ":2: loss_type: " + without(loss));
+  EXPECT_CONTAINS(import_fault(trl + "loss_type: [sigmoid, bco_pair, sft]\n"),
+                  without("sigmoid + bco_pair + sft"));
+  EXPECT_CONTAINS(import_fault(trl + "loss_type: [sft]\n"), without("sft without a loss of pairs"));
+  EXPECT_CONTAINS(import_fault(trl + "loss_type: hinge\ncpo_alpha: 1\n"),
+                  without("hinge of CPOTrainer"));
+  for (const char* key : {"desirable_weight: 1.0", "undesirable_weight: 1.0",
+                          "center_rewards_coefficient: 0.01", "num_generations: 8"})
+    EXPECT_CONTAINS(import_fault(trl + key + "\n"), "snug does not have this objective yet");
+  for (const char* key :
+       {"sync_ref_model: true", "reference_free: true", "ref_model_init_kwargs: {dtype: bfloat16}"})
+    EXPECT_CONTAINS(import_fault(trl + key + "\n"), "the reference is the model before training");
+  for (const char* key : {"ld_alpha: 0.0", "f_divergence_type: js_divergence",
+                          "use_weighting: true", "cpo_alpha: 1\nalpha: 0.5"})
+    EXPECT_CONTAINS(import_fault(trl + key + "\n"), "snug does not have this; leave it out");
+  EXPECT_CONTAINS(import_fault(trl + "beta: 1\npacking: true\n"), "packing: ");
+  const TemporaryFile kto(trl + "loss_type: kto\n");
+  EXPECT_EQ(parse("finetune --config " + kto.string() + " --objective dpo").recipe.objective.name,
+            "dpo");
+
+  for (const char* rl : {"kto", "grpo", "gdpo", "ebft"})
+    EXPECT_CONTAINS(import_fault(axolotl + "rl: " + rl + "\n"), ":3: rl: " + without(rl));
+  EXPECT_CONTAINS(import_fault(axolotl + "rl: dpo\ndpo_loss_type: [robust]\n"),
+                  ":4: dpo_loss_type: " + without("robust"));
+  EXPECT_CONTAINS(import_fault(axolotl + "rl: dpo\ndpo_norm_loss: true\n"), ":4: dpo_norm_loss: ");
+  EXPECT_CONTAINS(import_fault(axolotl + "reward_model: true\n"),
+                  ":3: reward_model: snug does not have this objective yet");
+  const auto set = [&](const std::string& more) {
+    return import_fault(axolotl + "rl: dpo\ndatasets: [{path: a.json, " + more + "}]\n");
+  };
+  EXPECT_CONTAINS(set("type: zephyr.nectar"), "type zephyr.nectar: snug has chat_template, ");
+  EXPECT_CONTAINS(set("type: chatml.ultra"), "the template chatml takes the place");
+  EXPECT_CONTAINS(set("type: chat_template.default, field_chosen: better"), "field_chosen: ");
+  EXPECT_CONTAINS(set("type: {field_rejected: worse}"), "field_rejected is worse; ");
+  EXPECT_CONTAINS(set("type: {prompt_format: '[INST] {prompt} [/INST]'}"), "prompt_format is ");
+  EXPECT_CONTAINS(set("split: train"), "type is missing: ");
+
+  EXPECT_CONTAINS(import_fault(factory + "pref_loss: kto_pair\n"),
+                  ":3: pref_loss: " + without("kto_pair"));
+  EXPECT_CONTAINS(import_fault(factory + "pref_bco_weight: 0.1\n"), ":3: pref_bco_weight: ");
+  EXPECT_CONTAINS(import_fault(factory + "ref_model: other\n"),
+                  ":3: ref_model: the reference is the model before training");
+  EXPECT_CONTAINS(import_fault(factory + "ld_alpha: 0.5\n"), ":3: ld_alpha: ");
+
+  EXPECT_CONTAINS(import_fault("checkpointer: {checkpoint_dir: /a}\n"
+                               "ref_checkpointer: {checkpoint_dir: /b}\n"
+                               "loss: {_component_: torchtune.rlhf.loss.DPOLoss}\n"),
+                  ":2: ref_checkpointer: the reference is the model before training");
+  const std::string paired =
+      "dataset:\n  _component_: torchtune.datasets.stack_exchange_paired_dataset\n";
+  EXPECT_CONTAINS(import_fault(paired), "does not download the data set lvwerra/stack-exchange");
+  EXPECT_CONTAINS(import_fault(paired), "response_j and response_k, which snug does not know");
+  EXPECT_CONTAINS(import_fault(paired + "  column_map: {chosen: better}\n"),
+                  ":3: dataset.column_map: ");
+  EXPECT_CONTAINS(import_fault("full_finetuning: true\nDPOConfig: {beta: 0.1}\n"),
+                  ":2: DPOConfig: of Unsloth's calls snug reads those for SFTConfig");
+}
+
+TEST(Import, ReadsPairsOfLlamaFactorysList) {
+  const test::TempFolder folder;
+  fs::create_directories(folder / "data");
+  const auto refused = [&](const std::string& entry) {
+    std::ofstream(folder / "r.yaml") << "model_name_or_path: m\nstage: dpo\ndataset: mine\n";
+    std::ofstream(folder / "data/mine.json") << "[]";
+    std::ofstream(folder / "data/dataset_info.json")
+        << R"({"mine": {"file_name": "mine.json", )" << entry << "}}";
+    const Imported imported = import_file((folder / "r.yaml").string());
+    std::string all;
+    for (const ImportRefusal& refusal : imported.refused) all += refusal.text() + "\n";
+    return all;
+  };
+  EXPECT_EQ(refused(R"("ranking": true, "formatting": "sharegpt", "columns": {
+      "messages": "conversations", "chosen": "chosen", "rejected": "rejected"})"),
+            "");
+  EXPECT_EQ(refused(R"("ranking": true, "columns": {
+      "prompt": "question", "chosen": "chosen_response", "rejected": "rejected_response"})"),
+            "");
+  EXPECT_CONTAINS(refused(R"("columns": {"prompt": "instruction"})"),
+                  "mine: ranking is not true; ");
+  EXPECT_CONTAINS(refused(R"("ranking": true, "columns": {"chosen": "better"})"),
+                  "mine: the column better as chosen");
 }
 
 // What changes the text that is learnt is carried over, said to differ, or refused.
