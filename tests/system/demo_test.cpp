@@ -43,6 +43,22 @@ TEST(Demo, TrainsANamedModelOnQuestionsOfItsOwn) {
   }
 }
 
+TEST(Demo, TrainsOnRightAndWrongAnswers) {
+  const TempFolder folder;
+  const Result result = run(demo_words(folder.path(), {"--lora", "--objective", "dpo"}));
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  const nlohmann::json record = read_run(folder / "out");
+  EXPECT_EQ(record["recipe"]["objective"]["name"], "dpo");
+  EXPECT_TRUE(record["validation"].back().contains("rewards_accuracy"));
+  EXPECT_NE(result.output.find("with a wrong answer each"), result.output.npos) << result.output;
+  std::istringstream rows(read_file(folder / "rows/train.jsonl"));
+  for (std::string line; std::getline(rows, line);) {
+    const auto row = nlohmann::json::parse(line);
+    EXPECT_NE(row["chosen"], row["rejected"]);
+    EXPECT_NE(row["rejected"], "");
+  }
+}
+
 TEST(Demo, OnlyWritesTheQuestionsWhereNoMoreIsWanted) {
   const TempFolder folder;
   const Environment cache("SNUG_CACHE", (folder / "cache").string());

@@ -18,11 +18,12 @@ const std::vector<CommandInfo>& command_table() {
        "Downloads SmolLM2-135M-Instruct (93 MB, once) or Gemma 3 270M, generates questions and "
        "answers, trains on them, and answers held-out questions before and after. The questions "
        "are about Debian or Ubuntu packages where there is a package index, otherwise about "
-       "numbers in words and Roman numerals. The demo runs snug finetune_full with "
+       "numbers in words and Roman numerals; with --objective dpo each has a wrong answer too. The "
+       "demo runs snug finetune_full with "
        "recipes/demo.yaml, or with --lora snug finetune_lora with recipes/demo-lora.yaml, and "
        "prints that command. It accepts all options of that command, which override the recipe.",
        {"snug demo", "snug demo --lora", "snug demo --model gemma3",
-        "snug demo --train.max_steps 200",
+        "snug demo --lora --objective dpo", "snug demo --train.max_steps 200",
         "snug demo MODEL --questions numbers --out_dir out/numbers"}},
       {Command::FinetuneFull,
        {"finetune_full"},

@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "files/hub/meter.h"
 #include "files/hub/transfer.h"
+#include "recipe/tables/objectives.h"
 #include "use/demo/model.h"
 #include "use/demo/questions.h"
 
@@ -46,12 +47,33 @@ bool names_recipe(const std::vector<std::string>& words) {
   });
 }
 
-// The user's own model, or the one to fetch.
+// The value that the user's words give --objective; empty: none.
+std::string objective_of(const std::vector<std::string>& words) {
+  std::string name;
+  for (size_t i = 0; i < words.size(); ++i)
+    for (const std::string key : {"--objective", "--objective.name"}) {
+      if (words[i] == key && i + 1 < words.size()) name = words[i + 1];
+      if (words[i].starts_with(key + "=")) name = words[i].substr(key.size() + 1);
+    }
+  return name;
+}
+
+// Whether each question has a wrong answer too.
+bool has_pairs(const recipe::DemoOptions& options) {
+  return recipe::learns_from_pairs(objective_of(options.finetune_words));
+}
+
 // Whose files are the demo's, with other questions too.
 bool has_default_folder(const recipe::DemoOptions& options) {
   return options.data_dir == recipe::DemoOptions().data_dir;
 }
 
+std::string data_dir(const recipe::DemoOptions& options) {
+  return has_default_folder(options) && has_pairs(options) ? options.data_dir + "-pairs"
+                                                           : options.data_dir;
+}
+
+// The user's own model, or the one to fetch.
 std::string path_of_model(const recipe::DemoOptions& options) {
   const ModelSource& source = model_source(options.model);
   if (options.checkpoint_dir.empty()) return model_path(source).string();
@@ -72,9 +94,13 @@ std::vector<std::string> finetune_words(const recipe::DemoOptions& options) {
     words.insert(words.end(), {"--config", lora ? "recipes/demo-lora.yaml" : "recipes/demo.yaml"});
     words.insert(words.end(), source.finetune_words.begin(), source.finetune_words.end());
   }
-  // The recipes name the default folder.
-  if (!has_default_folder(options)) {
-    const std::filesystem::path folder = options.data_dir;
+  // The recipes name the default folder, and answers alone.
+  if (has_pairs(options) && !names_recipe(more))
+    words.insert(words.end(), {"--out_dir", fmt::format("out/demo-{}", objective_of(more)),
+                               "--train.max_steps", "40", "--data.max_samples", "640", "--lr",
+                               lora ? "0.0002" : "0.00001", "--train.min_lr", "0"});
+  if (!has_default_folder(options) || has_pairs(options)) {
+    const std::filesystem::path folder = data_dir(options);
     words.insert(words.end(), {"--data.json_path", (folder / "train.jsonl").string(),
                                "--data.val_path", (folder / "held_out.jsonl").string()});
   }
@@ -84,12 +110,14 @@ std::vector<std::string> finetune_words(const recipe::DemoOptions& options) {
 
 void make_questions(const recipe::DemoOptions& options) {
   std::string about;
-  const std::vector<Question> questions = chosen_questions(options.questions, about);
-  hub::make_folder(options.data_dir);
-  write_questions(questions, kNumHeldOut, options.data_dir, has_default_folder(options));
-  std::printf("Questions %s about %s, %zu of them held out, in %s\n",
+  std::vector<Question> questions = chosen_questions(options.questions, about);
+  if (has_pairs(options)) add_rejected(questions, kNumHeldOut);
+  const std::string folder = data_dir(options);
+  hub::make_folder(folder);
+  write_questions(questions, kNumHeldOut, folder, has_default_folder(options));
+  std::printf("Questions %s about %s%s, %zu of them held out, in %s\n",
               with_commas(static_cast<long long>(questions.size())).c_str(), about.c_str(),
-              kNumHeldOut, options.data_dir.c_str());
+              has_pairs(options) ? ", with a wrong answer each" : "", kNumHeldOut, folder.c_str());
 }
 
 std::string fetch_model(const recipe::DemoOptions& options) {

@@ -55,36 +55,36 @@ Question package_question(const std::string& name, const std::string& text) {
     const std::array questions = {fmt::format("What is the Debian package {}?", name),
                                   fmt::format("What does the Debian package {} provide?", name),
                                   fmt::format("Describe the Debian package {} in one line.", name)};
-    return {questions[choice(key, 1) % questions.size()], text};
+    return {questions[choice(key, 1) % questions.size()], text, 0};
   }
   const std::string what = without_points(text);
   const std::array questions = {fmt::format("Which Debian package is described as: {}?", what),
                                 fmt::format("Name the Debian package that provides: {}.", what)};
-  return {questions[choice(key, 1) % questions.size()], name};
+  return {questions[choice(key, 1) % questions.size()], name, 1};
 }
 
 Question number_question(int number) {
   switch (choice(digest(kFormSeed, std::to_string(number)), 0) % 4) {
     case 0:
-      return {fmt::format("Write {} in words.", number), in_words(number)};
+      return {fmt::format("Write {} in words.", number), in_words(number), 0};
     case 1:
-      return {fmt::format("Write {} in digits.", in_words(number)), std::to_string(number)};
+      return {fmt::format("Write {} in digits.", in_words(number)), std::to_string(number), 1};
     case 2:
-      return {fmt::format("Write {} as a Roman numeral.", number), in_roman(number)};
+      return {fmt::format("Write {} as a Roman numeral.", number), in_roman(number), 2};
     default:
       return {fmt::format("Which number is the Roman numeral {}?", in_roman(number)),
-              std::to_string(number)};
+              std::to_string(number), 3};
   }
 }
 
 std::string text_of(std::span<const Question> questions) {
   std::string text;
-  for (const Question& question : questions)
-    text +=
-        nlohmann::ordered_json{
-            {"instruction", question.question}, {"input", ""}, {"output", question.answer}}
-            .dump() +
-        "\n";
+  for (const Question& question : questions) {
+    nlohmann::ordered_json row{{"instruction", question.question}, {"input", ""}};
+    row[question.rejected.empty() ? "output" : "chosen"] = question.answer;
+    if (!question.rejected.empty()) row["rejected"] = question.rejected;
+    text += row.dump() + "\n";
+  }
   return text;
 }
 
@@ -115,6 +115,19 @@ std::vector<Question> number_questions(int count) {
   for (const std::string& number : shuffled(std::move(numbers), static_cast<size_t>(count)))
     questions.push_back(number_question(std::stoi(number)));
   return questions;
+}
+
+void add_rejected(std::vector<Question>& questions, size_t num_held_out) {
+  const std::span<Question> all(questions);
+  for (const std::span<Question> part : {all.first(num_held_out), all.subspan(num_held_out)})
+    for (size_t i = 0; i < part.size(); ++i)
+      // Of another form where there is no other of its own.
+      for (const bool same_form : {true, false})
+        for (size_t k = 1; k < part.size() && part[i].rejected.empty(); ++k) {
+          const Question& next = part[(i + k) % part.size()];
+          if ((next.form == part[i].form) == same_form && next.answer != part[i].answer)
+            part[i].rejected = next.answer;
+        }
 }
 
 std::string in_words(int number) {

@@ -16,6 +16,8 @@ namespace snug::demo {
 struct Question {
   std::string question;
   std::string answer;
+  int form = 0;  // questions of one form have answers of one kind
+  std::string rejected = {};
 };
 
 // At most `count` questions about packages: half ask what a package is, half which package is
@@ -28,6 +30,10 @@ std::vector<Question> package_questions(const std::map<std::string, std::string>
 std::vector<Question> number_questions(int count);
 std::string in_words(int number);
 std::string in_roman(int number);
+
+// Gives each question a wrong answer: the next one's of its form. The first `num_held_out` take
+// each other's.
+void add_rejected(std::vector<Question>& questions, size_t num_held_out);
 
 // Writes the first `num_held_out` questions to held_out.jsonl, the others to train.jsonl. Refuses
 // to replace files that have other rows, but in a folder that is the program's `own`.

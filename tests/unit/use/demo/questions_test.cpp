@@ -142,6 +142,25 @@ TEST(Questions, AreWrittenAsRowsOfWhichSomeAreHeldOut) {
   EXPECT_FALSE(std::getline(rows, line));
 }
 
+// Those that are held out take none that are trained on, nor the other way round.
+TEST(Questions, HaveWrongAnswersOfTheSameKind) {
+  std::vector<Question> questions = number_questions(400);
+  add_rejected(questions, 40);
+  std::set<std::string> held_out;
+  for (size_t i = 0; i < questions.size(); ++i) {
+    const Question& question = questions[i];
+    EXPECT_FALSE(question.rejected.empty()) << question.question;
+    EXPECT_NE(question.rejected, question.answer);
+    EXPECT_EQ(std::isdigit(question.rejected[0]) != 0, std::isdigit(question.answer[0]) != 0);
+    if (i < 40) held_out.insert(question.answer);
+  }
+  for (size_t i = 0; i < 40; ++i) EXPECT_TRUE(held_out.contains(questions[i].rejected));
+  const test::TempFolder folder;
+  write_questions({{"a?", "1", 0, "2"}, {"b?", "2"}}, 1, folder.path());
+  EXPECT_EQ(read_file(folder / "held_out.jsonl"),
+            "{\"instruction\":\"a?\",\"input\":\"\",\"chosen\":\"1\",\"rejected\":\"2\"}\n");
+}
+
 TEST(Questions, AreNotWrittenOverOtherRows) {
   const test::TempFolder folder;
   const std::vector<Question> questions = {{"a?", "1"}, {"b?", "2"}};
