@@ -65,7 +65,7 @@ TEST(BusyMeter, CoresAreSharedAmongTheProcessesOfARun) {
   compute_for(0.05);
   const double before = crowded.share();
   const double share = alone.share() * machine::usable_cores();
-  const auto [least, most] = std::minmax(before, crowded.share());
+  const auto [least, most] = std::minmax({before, crowded.share()});
   EXPECT_GE(share, least - 0.05);
   EXPECT_LE(share, most + 0.05);
 }
