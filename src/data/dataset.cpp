@@ -391,6 +391,10 @@ Dataset load_dataset(const DatasetOptions& options, const TextEncoder& encoder,
   report(dataset.validation, "validation", dataset.prompt_style, options, has_pairs);
   // Two equal answers would count as a pair that is not learnt.
   if (has_pairs) dataset.validation.drop_without_loss(dataset.validation_numbers);
+  if (options.share_prompts) {
+    dataset.train.share_prompts();
+    dataset.validation.share_prompts();
+  }
   split.validation.resize(std::min(kShownRows, split.validation.size()));
   dataset.validation_rows = std::move(split.validation);
   return dataset;

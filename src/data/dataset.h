@@ -34,6 +34,7 @@ struct DatasetOptions {
   bool include_multiturn_conversations = false;
   bool split_turns = false;         // see split_turns()
   bool preferences = false;         // rows say which of two answers is better
+  bool share_prompts = false;       // of both answers (SampleStore::share_prompts)
   bool keep_empty_answers = false;  // of chats: learn that nothing is said
   bool keep_without_loss = false;   // samples from which nothing is learnt, to look at them
   int32_t ignore_index = -100;

@@ -15,14 +15,17 @@ namespace {
 struct SampleView {
   std::span<const int32_t> ids, labels;
   int64_t raw_tokens, source, pictures;
+  int64_t shared = 0;
   int64_t length() const { return static_cast<int64_t>(ids.size()) - source; }
   int32_t id(size_t i) const { return ids[i]; }
   int32_t label(size_t i, int32_t) const { return labels[i]; }
 };
 
+// `shared`: tokens before `stored`, which the rows of the sample's first document are.
 struct StoredView {
   std::span<const int32_t> stored;
   int64_t raw_tokens, source, pictures;
+  int64_t shared = 0;
   int64_t length() const { return static_cast<int64_t>(stored.size()) - source; }
   int32_t id(size_t i) const { return stored[i] < 0 ? ~stored[i] : stored[i]; }
   int32_t label(size_t i, int32_t ignored) const { return stored[i] < 0 ? ignored : stored[i]; }
@@ -128,7 +131,8 @@ void place(MicroBatch& batch, const View& view, size_t begin, size_t length,
   }
   if (options.padding_in_loss) learn_padding(batch, view, begin, length, options);
   const auto positions = batch.positions.begin() + static_cast<std::ptrdiff_t>(begin);
-  std::iota(positions, positions + static_cast<std::ptrdiff_t>(length), 0);
+  std::iota(positions, positions + static_cast<std::ptrdiff_t>(length),
+            static_cast<int32_t>(view.shared));
   batch.cu_seqlens.push_back(static_cast<int32_t>(begin + length));
   batch.raw_tokens += view.raw_tokens;
   for (size_t i = 0; i < length && marks_padding(options); ++i)
@@ -162,6 +166,15 @@ MicroBatch assemble(const std::vector<View>& views, const MicroBatchOptions& opt
   return batch;
 }
 
+void note_shared_rows(MicroBatch& batch, const std::vector<StoredView>& views,
+                      int64_t documents_per_sample) {
+  const auto together = static_cast<size_t>(documents_per_sample);
+  for (size_t document = 0; document < views.size(); ++document) {
+    const size_t first = document / together * together;
+    batch.shared.push_back({batch.cu_seqlens[first], views[document].shared});
+  }
+}
+
 // A row's numbers are those of its target, if it has one: of the next token, or behind an encoder
 // of the target at the same place.
 void place_columns(MicroBatch& batch, const SampleStore& store, std::span<const int64_t> indices) {
@@ -179,7 +192,9 @@ void place_columns(MicroBatch& batch, const SampleStore& store, std::span<const 
           continue;
         }
         const auto source = static_cast<size_t>(store.document(index, d).source_tokens);
-        numbers = numbers.subspan(width * std::max<size_t>(1, source));
+        const size_t shared =
+            d == 0 || batch.shared.empty() ? 0 : static_cast<size_t>(store.shared_tokens(index));
+        numbers = numbers.subspan(width * (shared + std::max<size_t>(1, source)));
         const auto begin = static_cast<size_t>(batch.cu_seqlens[document]);
         for (size_t i = 0; i < numbers.size() / width; ++i)
           if (batch.targets[begin + i] != batch.ignore_index)
@@ -202,13 +217,18 @@ MicroBatch make_micro_batch(std::span<const Sample> samples, const MicroBatchOpt
 
 MicroBatch make_micro_batch(const SampleStore& store, std::span<const int64_t> indices,
                             const MicroBatchOptions& options) {
+  const bool shares = store.shares_prompts() && options.packing && !options.padding_in_loss;
   std::vector<StoredView> views;
   for (const int64_t index : indices)
     for (int64_t d = 0; d < store.documents_per_sample(); ++d) {
       const SampleStore::Document own = store.document(index, d);
-      views.push_back({own.stored, own.raw_tokens, own.source_tokens, own.num_pictures});
+      const int64_t shared = shares && d > 0 ? store.shared_tokens(index) : 0;
+      views.push_back({own.stored.subspan(static_cast<size_t>(shared)), own.raw_tokens,
+                       own.source_tokens, own.num_pictures, shared});
     }
   MicroBatch batch = assemble(views, options);
+  if (shares) note_shared_rows(batch, views, store.documents_per_sample());
+  if (shares) batch.most_keys = store.most_keys(std::ssize(indices));
   place_columns(batch, store, indices);
   batch.picks_rows = !options.padding_in_loss &&
                      (!options.packing || (options.picks_few_targets && store.few_targets()));

@@ -14,11 +14,20 @@
 
 namespace snug::data {
 
+// The rows of a document's beginning, where they are those of its sample's first document.
+struct SharedRows {
+  int64_t first_row = 0, count = 0;
+};
+
 struct MicroBatch {
   // (N). targets[i] is the label of the NEXT token of the same document; ignore_index at a
   // document's end, on padding and inside a masked prompt. positions count from 0 in each document.
   std::vector<int32_t> input_ids, targets, positions;
   std::vector<int32_t> cu_seqlens;  // (S + 1), from 0 to N
+  // (S), or empty where each document has all of its rows (SampleStore::share_prompts).
+  std::vector<SharedRows> shared;
+  // The most tokens that as many samples have together, counting shared ones in each document.
+  int64_t most_keys = 0;
   // (N) in the padded form, where the model asks for it: 1, of padding 0.
   std::vector<float> real;
   int64_t max_seqlen = 0;

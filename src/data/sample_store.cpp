@@ -103,6 +103,34 @@ void SampleStore::group(int64_t documents_per_sample) {
   for (int64_t i = 0; i < num_different(); ++i) num_without_loss_ += teaches(i) ? 0 : 1;
 }
 
+void SampleStore::share_prompts(double least) {
+  SNUG_CHECK(shared_.empty() && source_tokens_.empty() && num_pictures_.empty(),
+             "prompts of {} documents shared twice, or beside an encoder's or pictures",
+             documents_per_sample_);
+  if (documents_per_sample_ == 1) return;
+  std::vector<int32_t> shared;
+  for (int64_t i = 0; i < num_different(); ++i) {
+    std::span<const int32_t> common = document(i, 0).stored;
+    for (int64_t d = 1; d < documents_per_sample_; ++d) {
+      const auto other = document(i, d).stored;
+      common = common.first(
+          static_cast<size_t>(std::ranges::mismatch(common, other).in1 - common.begin()));
+    }
+    // Ids that are no targets are stored as negative numbers.
+    const auto until = std::ranges::find_if(common, [](int32_t stored) { return stored >= 0; });
+    shared.push_back(static_cast<int32_t>(std::max<int64_t>(1, until - common.begin()) - 1));
+  }
+  shared_ = std::move(shared);
+  const auto saved = static_cast<double>(shared_of_first(num_different()));
+  if (saved < least * static_cast<double>(offsets_.back())) shared_.clear();
+}
+
+int64_t SampleStore::shared_of_first(int64_t count) const {
+  if (shared_.empty()) return 0;
+  return (documents_per_sample_ - 1) *
+         std::accumulate(shared_.begin(), shared_.begin() + count, int64_t{0});
+}
+
 void SampleStore::repeat_to(int64_t count) {
   SNUG_CHECK(!empty() && count >= num_different(), "{} samples repeated to {}", num_different(),
              count);
@@ -110,13 +138,16 @@ void SampleStore::repeat_to(int64_t count) {
 }
 
 int64_t SampleStore::total_tokens() const {
-  if (count_ == 0) return offsets_.back();
-  return count_ / num_different() * offsets_.back() +
-         offsets_[count_ % num_different() * documents_per_sample_];
+  const auto of_first = [&](int64_t samples) {
+    return offsets_[static_cast<size_t>(samples * documents_per_sample_)] -
+           shared_of_first(samples);
+  };
+  if (count_ == 0) return of_first(num_different());
+  return count_ / num_different() * of_first(num_different()) + of_first(count_ % num_different());
 }
 
 void SampleStore::append(const Sample& sample) {
-  SNUG_CHECK(count_ == 0 && columns_.empty() && documents_per_sample_ == 1,
+  SNUG_CHECK(count_ == 0 && columns_.empty() && documents_per_sample_ == 1 && shared_.empty(),
              "a sample appended to repeated ones, to pairs, or beside columns");
   SNUG_CHECK(sample.ids.size() == sample.labels.size(), "{} ids, {} labels", sample.ids.size(),
              sample.labels.size());
@@ -157,7 +188,7 @@ std::span<const LeftOut> SampleStore::left_out_of(int64_t index, int64_t d) cons
 }
 
 std::span<const int32_t> SampleStore::stored_ids(int64_t index) const {
-  return {pool_.data() + offsets_[first_document(index)], static_cast<size_t>(length(index))};
+  return {pool_.data() + offsets_[first_document(index)], static_cast<size_t>(whole_length(index))};
 }
 
 SampleStore::Document SampleStore::document(int64_t index, int64_t d) const {
@@ -236,13 +267,8 @@ int64_t SampleStore::times_each(int64_t wanted) const {
 }
 
 bool SampleStore::few_targets() const {
-  return 4 * all_targets_ <= 3 * (offsets_.back() - all_sources_);
-}
-
-int64_t SampleStore::most_targets(int64_t wanted) const { return most(num_targets_, wanted); }
-
-int64_t SampleStore::most_pictures(int64_t wanted) const {
-  return num_pictures_.empty() ? 0 : most(num_pictures_, wanted);
+  return 4 * all_targets_ <=
+         3 * (offsets_.back() - all_sources_ - shared_of_first(num_different()));
 }
 
 double SampleStore::mean_pictures() const {
@@ -251,9 +277,9 @@ double SampleStore::mean_pictures() const {
   return static_cast<double>(all) / static_cast<double>(num_different());
 }
 
-int64_t SampleStore::most(const std::vector<int32_t>& counts, int64_t wanted) const {
-  std::vector<int32_t> all;
-  for (int64_t i = 0; i < count(); ++i) all.push_back(static_cast<int32_t>(sum_of(counts, i)));
+int64_t SampleStore::most(int64_t wanted, int64_t (*of)(const SampleStore&, int64_t)) const {
+  std::vector<int64_t> all;
+  for (int64_t i = 0; i < count(); ++i) all.push_back(of(*this, i));
   const int64_t times = times_each(wanted);
   std::partial_sort(all.begin(), all.begin() + (wanted + times - 1) / times, all.end(),
                     std::greater<>());

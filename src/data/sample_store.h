@@ -55,6 +55,17 @@ class SampleStore {
   void drop_without_loss(std::vector<int64_t>& beside);
 
   void append(const Sample& sample);
+  // From now on the tokens with which all documents of a sample begin, such as the prompt of two
+  // answers, count once, and micro-batches that are packed have them once: but for the last of
+  // them, from which each document's first target is learnt, and only before the first target.
+  // Nothing may be appended or left out afterwards. Nothing changes where that makes the samples
+  // smaller by less than `least` of their tokens, which copies of the keys are not worth.
+  void share_prompts(double least = 0.05);
+  bool shares_prompts() const { return !shared_.empty(); }
+  int64_t shared_tokens(int64_t index) const {
+    return shared_.empty() ? 0 : shared_[static_cast<size_t>(place(index))];
+  }
+
   // Repeats the samples up to this number without using memory, for synthetic data. Nothing may be
   // appended afterwards.
   void repeat_to(int64_t count);
@@ -77,7 +88,12 @@ class SampleStore {
   int64_t count() const { return count_ > 0 ? count_ : num_different(); }
   int64_t num_different() const { return std::ssize(raw_tokens_) / documents_per_sample_; }
   bool empty() const { return num_different() == 0; }
+  // Tokens of its documents, shared ones counted once.
   int64_t length(int64_t index) const {
+    return whole_length(index) - (documents_per_sample_ - 1) * shared_tokens(index);
+  }
+  // The same with shared ones counted in each document.
+  int64_t whole_length(int64_t index) const {
     const int64_t first = first_document(index);
     return offsets_[first + documents_per_sample_] - offsets_[first];
   }
@@ -93,8 +109,8 @@ class SampleStore {
   // ignored id.
   std::span<const int32_t> stored_ids(int64_t index) const;
 
-  int64_t longest() const;  // tokens of the longest document
-  int64_t total_tokens() const;
+  int64_t longest() const;       // tokens of the longest document
+  int64_t total_tokens() const;  // shared ones counted once
   int64_t num_truncated() const { return num_truncated_; }
   int64_t cut_tokens() const { return cut_tokens_; }              // cut from all samples together
   int64_t num_without_loss() const { return num_without_loss_; }  // samples without targets
@@ -109,18 +125,20 @@ class SampleStore {
   // The `count` longest samples, longest first, which form the largest possible micro-batch. With
   // an encoder the length is that of source and target together. If there are fewer, each may be
   // there as often as all would be to make up so many.
-  std::vector<int64_t> longest_samples(int64_t count) const { return longest(count, &length_of); }
-  // The same by length of their longest document, to which all are padded.
-  std::vector<int64_t> longest_padded(int64_t count) const { return longest(count, &padded_to); }
+  // Without packing the length is that of the longest document, to which all are padded.
+  std::vector<int64_t> longest_samples(int64_t count, bool packing = true) const {
+    return longest(count, packing ? &length_of : &padded_to);
+  }
   // The same by length of the source, or of the target.
   std::vector<int64_t> longest_sources(int64_t count) const { return longest(count, &source_of); }
   std::vector<int64_t> longest_targets(int64_t count) const { return longest(count, &target_of); }
   // Whether a quarter or more of the tokens are not targets (prompts, placeholders of pictures).
   bool few_targets() const;
-  // The largest number of targets that `count` samples can have together.
-  int64_t most_targets(int64_t count) const;
-  // The largest number of pictures that `count` samples have together.
-  int64_t most_pictures(int64_t count) const;
+  // The most that `count` samples can have together: targets, pictures, and tokens with shared ones
+  // counted in each document.
+  int64_t most_targets(int64_t count) const { return most(count, &targets_of); }
+  int64_t most_pictures(int64_t count) const { return most(count, &pictures_of); }
+  int64_t most_keys(int64_t count) const { return most(count, &whole_length_of); }
   double mean_pictures() const;  // of a sample
   // A hash of the tokens, to check that a resumed run reads the same samples.
   uint64_t fingerprint() const;
@@ -139,12 +157,19 @@ class SampleStore {
   static int64_t padded_to(const SampleStore& store, int64_t i) {
     return store.longest_document(i);
   }
+  static int64_t whole_length_of(const SampleStore& store, int64_t i) {
+    return store.whole_length(i);
+  }
+  static int64_t targets_of(const SampleStore& store, int64_t i) { return store.num_targets(i); }
+  static int64_t pictures_of(const SampleStore& store, int64_t i) { return store.num_pictures(i); }
   static int64_t source_of(const SampleStore& store, int64_t i) { return store.source_tokens(i); }
   static int64_t target_of(const SampleStore& store, int64_t i) {
     return store.length(i) - store.source_tokens(i);
   }
   std::vector<int64_t> longest(int64_t count, int64_t (*tokens)(const SampleStore&, int64_t)) const;
-  int64_t most(const std::vector<int32_t>& counts, int64_t wanted) const;
+  int64_t most(int64_t wanted, int64_t (*of)(const SampleStore&, int64_t)) const;
+  // By how many tokens sharing makes the first `count` different samples smaller.
+  int64_t shared_of_first(int64_t count) const;
   // How often each is among the most of `wanted` samples.
   int64_t times_each(int64_t wanted) const;
   void append_count(std::vector<int32_t>& counts, int64_t count) const;
@@ -158,6 +183,7 @@ class SampleStore {
   std::vector<int32_t> num_targets_;    // labels that are learnt
   std::vector<int32_t> source_tokens_;  // empty if no sample has any
   std::vector<int32_t> num_pictures_;   // the same
+  std::vector<int32_t> shared_;         // by sample; empty: nothing is shared
   std::vector<ColumnOfNumbers> columns_;
   int64_t all_targets_ = 0, all_sources_ = 0;
   int64_t num_truncated_ = 0, cut_tokens_ = 0, num_without_loss_ = 0;

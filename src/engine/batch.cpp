@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/batch.h"
 
+#include <algorithm>
 #include <memory>
 
 #include "base/error.h"
@@ -30,6 +31,26 @@ ops::CountedRows counted_rows(const std::vector<int32_t>& targets, int64_t ignor
   return {sent(rows, upload), sent(counted, upload), count};
 }
 
+// A document's keys: those of the shared rows, then its own.
+ops::Forks forks_of(const data::MicroBatch& batch, ops::Upload& upload) {
+  // A plan's longest document may be none of these.
+  ops::Forks forks{.max_kv_seqlen = batch.max_seqlen, .num_keys = batch.most_keys};
+  std::vector<int32_t> keys = {0};
+  for (size_t document = 0; document < batch.shared.size(); ++document) {
+    const auto& [first_row, shared] = batch.shared[document];
+    const int64_t begin = batch.cu_seqlens[document];
+    const int64_t own = batch.cu_seqlens[document + 1] - begin;
+    if (shared > 0) forks.runs.push_back({first_row, shared, /*is_again=*/true});
+    forks.runs.push_back({begin, own});
+    forks.max_kv_seqlen = std::max(forks.max_kv_seqlen, shared + own);
+    keys.push_back(keys.back() + static_cast<int32_t>(shared + own));
+  }
+  SNUG_CHECK(keys.back() <= forks.num_keys, "{} keys where there is room for {}", keys.back(),
+             forks.num_keys);
+  forks.kv_cu_seqlens = borders(keys, upload);
+  return forks;
+}
+
 }  // namespace
 
 nn::Batch to_device(const data::MicroBatch& batch, at::Device device, HeadRows rows) {
@@ -53,6 +74,7 @@ nn::Batch to_device(const data::MicroBatch& batch, at::Device device, HeadRows r
     if (column.width == 1) sizes.pop_back();
     result.columns.push_back(upload->tensor(column.values.data(), sizes, at::kFloat));
   }
+  if (!batch.shared.empty()) result.forks = forks_of(batch, *upload);
   if (!batch.source_ids.empty())
     result.source = nn::Source{.input_ids = sent(batch.source_ids, *upload),
                                .positions = sent(batch.source_positions, *upload),

@@ -118,6 +118,7 @@ data::Dataset open_data(const recipe::Recipe& recipe, const models::Model& model
   data::DatasetOptions options = dataset_options(recipe.data, model, checkpoint);
   options.preferences = recipe::learns_from_pairs(recipe.objective.name);
   options.val_split_fraction = held_out_fraction(recipe);
+  options.share_prompts = shares_prompts(model, recipe);
   if (is_synthetic(recipe.data)) {
     options.max_seq_length = longest_sample(recipe, model);
     // Enough for a step, or its micro-batches would be smaller than what is measured.

@@ -108,9 +108,8 @@ data::MicroBatch largest_micro_batch(const Workload& work, const recipe::Recipe&
         std::max<int64_t>(1, kMostTokensAtOnce / most_tokens));
   const int64_t num_samples = samples_together(work, recipe, micro_batch_size);
   const data::MicroBatchOptions options = batch_options(work, recipe);
-  const std::vector<int64_t> longest = recipe.data.packing
-                                           ? work.samples.longest_samples(num_samples)
-                                           : work.samples.longest_padded(num_samples);
+  const std::vector<int64_t> longest =
+      work.samples.longest_samples(num_samples, recipe.data.packing);
   data::MicroBatch batch = data::make_micro_batch(work.samples, longest, options);
   const bool picks_rows = batch.picks_rows;
   if (work.reading.source && !have_most_of_both(work.samples, longest)) {
@@ -180,7 +179,7 @@ std::vector<data::MicroBatch> larger_of_validation(const Workload& work,
     data::MicroBatch batch = data::make_micro_batch(store, samples, batch_options(work, recipe));
     if (every || batch.input_ids.size() > largest.input_ids.size() ||
         batch.source_ids.size() > largest.source_ids.size() ||
-        batch.max_seqlen > largest.max_seqlen ||
+        batch.max_seqlen > largest.max_seqlen || batch.most_keys > largest.most_keys ||
         batch.source_max_seqlen > largest.source_max_seqlen ||
         batch.loss_tokens > largest.loss_tokens || batch.num_pictures > largest.num_pictures)
       larger.push_back(std::move(batch));

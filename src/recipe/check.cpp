@@ -274,6 +274,7 @@ void check_objective(const Recipe& r, Faults& faults) {
   check("gamma", o.gamma, plain.gamma);
   check("label_smoothing", o.label_smoothing, plain.label_smoothing);
   check("sft_weight", o.sft_weight, plain.sft_weight);
+  check("share_prompt", o.share_prompt ? 1 : 0, plain.share_prompt ? 1 : 0);
   if (!traits.preferences) return;
   const auto refuse = [&](bool is_on, const char* key, const char* why) {
     if (is_on)

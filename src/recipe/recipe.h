@@ -112,6 +112,7 @@ struct ObjectiveOptions {
   double gamma = 0;
   double label_smoothing = 0;
   double sft_weight = 0;
+  bool share_prompt = true;  // engine/steps/objective.h
 
   bool operator==(const ObjectiveOptions&) const = default;
 };

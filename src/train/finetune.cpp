@@ -231,9 +231,10 @@ void Finetune::open_data() {
   max_seqlen_ = std::max(train.longest(), dataset_.validation.longest());
   check_sample_options(dataset_, sample_options());
   log_->print(fmt::format(
-      "Data     {} training and {} validation samples, {} tokens, longest {}, {}",
+      "Data     {} training and {} validation samples, {} tokens{}, longest {}, {}",
       with_commas(train.count()), with_commas(dataset_.validation.count()),
-      with_commas(train.total_tokens()), max_seqlen_,
+      with_commas(train.total_tokens()),
+      train.shares_prompts() ? " with the prompts of both answers once" : "", max_seqlen_,
       engine::is_synthetic(recipe_.data)
           ? "random samples: for measuring, not for learning"
           : fmt::format(

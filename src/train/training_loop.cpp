@@ -257,7 +257,7 @@ data::SamplerOptions TrainingLoop::sampler_options(data::SamplerOptions options)
 std::vector<int64_t> TrainingLoop::longest_samples_first() const {
   const data::SampleStore& samples = parts_.dataset.train;
   const int64_t count = std::min(recipe_.train.global_batch_size, samples.count());
-  return recipe_.data.packing ? samples.longest_samples(count) : samples.longest_padded(count);
+  return samples.longest_samples(count, recipe_.data.packing);
 }
 
 // All processes must run the same number of micro-batches, so with several none splits its own.

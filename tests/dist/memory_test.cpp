@@ -87,8 +87,7 @@ void expect_plan_is_measurement(
                              tests::describe(recipe, shape)));
     const auto model = tests::tiny_model(shape);
     const int64_t size = recipe.train.micro_batch_size;
-    const std::vector<int64_t> longest =
-        recipe.data.packing ? samples.longest_samples(size) : samples.longest_padded(size);
+    const std::vector<int64_t> longest = samples.longest_samples(size, recipe.data.packing);
     const auto mesh = test::world().make_mesh(
         engine::strategy_of(recipe, test::world().size(), 2).mesh, at::kCPU);
     // The longest pair need not have the longest answer, or most targets: a plan joins them.

@@ -47,8 +47,7 @@ void expect_plan_is_the_measurement(const recipe::Recipe& recipe, const std::str
     return plan::predict(*tiny_model(shape), recipe, batch, 128,
                          {.device = tests::test_device().type()});
   };
-  const std::vector<int64_t> longest =
-      recipe.data.packing ? samples.longest_samples(size) : samples.longest_padded(size);
+  const std::vector<int64_t> longest = samples.longest_samples(size, recipe.data.packing);
   plan::Prediction predicted = plan_of(plan::largest_micro_batch({samples}, recipe, size));
   if (samples.documents_per_sample() > 1) {
     // The longest pair need not have the longest answer, or most targets: the plan joins them.

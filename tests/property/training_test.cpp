@@ -91,13 +91,19 @@ TEST_F(Training, AnyCutOfPairsTrainsTheSame) {
     recipe.objective = recipe::objective_defaults(name);
     const data::SampleStore pairs = tests::random_pairs(8, 40, 5, recipe.objective);
     TinyRun whole(recipe, pairs), cut(recipe, pairs);
+    recipe.objective.share_prompt = false;
+    const data::SampleStore whole_pairs = tests::random_pairs(8, 40, 5, recipe.objective);
+    TinyRun apart(recipe, whole_pairs);
+    EXPECT_LT(pairs.total_tokens(), whole_pairs.total_tokens());
     recipe.data.packing = false;
     TinyRun padded(recipe, pairs);
     const std::vector<double> expected = train(whole, eight_in(8), 5);
     EXPECT_LT(expected.back(), expected.front());
     expect_same_losses(expected, train(cut, eight_in(2), 5), 1e-5);
     expect_same_losses(expected, train(padded, eight_in(4), 5), 1e-5);
+    expect_same_losses(expected, train(apart, eight_in(4), 5), 1e-5);
     expect_same_weights(whole, cut, 1e-4);
+    expect_same_weights(whole, apart, 1e-4);
     expect_same_weights(whole, padded, 1e-4);
   }
 }

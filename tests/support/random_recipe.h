@@ -56,6 +56,7 @@ inline data::SampleStore with_objective(recipe::Recipe& recipe, int count, int l
   constexpr const char* kNames[] = {"dpo", "ipo", "hinge", "orpo", "simpo", "cpo"};
   if (random() % 4 != 0) return random_samples(count, longest, random());
   recipe.objective = recipe::objective_defaults(kNames[random() % std::size(kNames)]);
+  recipe.objective.share_prompt = random() % 2 == 0;
   return random_pairs(count, longest, random(), recipe.objective);
 }
 

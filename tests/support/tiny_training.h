@@ -57,10 +57,31 @@ inline data::SampleStore random_samples(int count, int longest, uint32_t seed,
   return store;
 }
 
+// Of two such samples the second may begin as the first does, up to its first target.
+inline data::SampleStore random_answers(int count, int longest, uint32_t seed) {
+  const data::SampleStore apart = random_samples(2 * count, longest, seed);
+  data::SampleStore store;
+  for (int i = 0; i < 2 * count; ++i) {
+    data::Sample sample = apart.sample(i);
+    const data::Sample first = apart.sample(i / 2 * 2);
+    if (i % 2 == 1 && i % 3 > 0) {
+      const auto prompt =
+          std::ranges::find_if(first.labels, [](int32_t label) { return label >= 0; }) -
+          first.labels.begin();
+      sample.ids.insert(sample.ids.begin(), first.ids.begin(), first.ids.begin() + prompt);
+      sample.labels.insert(sample.labels.begin(), static_cast<size_t>(prompt), -100);
+      sample.ids.resize(std::min<size_t>(sample.ids.size(), static_cast<size_t>(longest)));
+      sample.labels.resize(sample.ids.size());
+    }
+    store.append(sample);
+  }
+  return store;
+}
+
 // Pairs of such samples, with what the objective reads beside them.
 inline data::SampleStore random_pairs(int count, int longest, uint32_t seed,
                                       const recipe::ObjectiveOptions& objective) {
-  data::SampleStore store = random_samples(2 * count, longest, seed);
+  data::SampleStore store = random_answers(count, longest, seed);
   recipe::Recipe recipe;
   recipe.objective = objective;
   if (!engine::validation_objective(recipe)->batch().columns.empty()) {
@@ -71,6 +92,7 @@ inline data::SampleStore random_pairs(int count, int longest, uint32_t seed,
     store.set_columns({{.values = std::move(reference)}});
   }
   store.group(2);
+  if (objective.share_prompt) store.share_prompts(/*least=*/0);
   return store;
 }
 

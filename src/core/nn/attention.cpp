@@ -55,6 +55,11 @@ at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::
                q.size(0));
     return ops::context_attention(q, k, v, context, *batch.context);
   }
+  if (batch.forks) {
+    SNUG_CHECK(cache == nullptr, "{} tokens: a generation's documents share no beginning",
+               q.size(0));
+    return ops::forked_attention(q, k, v, context, *batch.forks);
+  }
   if (cache != nullptr && cache->length() > 0) {
     SNUG_CHECK(q.size(0) == cache->num_sequences(),
                "{} tokens for {} sequences in the key-value cache; after the first pass each "

@@ -18,6 +18,7 @@
 #include "core/nn/kv_cache.h"
 #include "core/nn/parameter.h"
 #include "core/ops/attention/context_attention.h"
+#include "core/ops/attention/forked_attention.h"
 #include "core/ops/device/upload.h"
 #include "core/ops/loss/counted_rows.h"
 #include "core/ops/routing.h"
@@ -57,6 +58,8 @@ struct Batch {
   // Set with context parallelism: N then counts this rank's tokens, and cu_seqlens is undefined.
   // Only attention reads other ranks' tokens.
   std::optional<ops::ContextShare> context;
+  // Set where documents share their beginning: cu_seqlens then has the rows of what follows it.
+  std::optional<ops::Forks> forks;
   // With expert parallelism: the tokens of the rank that has most; 0: all ranks have the same.
   int64_t most_tokens = 0;
   KvCache* cache = nullptr;             // generation: attention appends to it and reads it
@@ -78,6 +81,7 @@ void for_each_tensor(BatchOrConst& batch, const Visit& visit) {
     visit(batch.source->positions);
     visit(batch.source->cu_seqlens);
   }
+  if (batch.forks) visit(batch.forks->kv_cu_seqlens);
   if (!batch.context) return;
   for (auto& chunk : batch.context->chunks) {
     visit(chunk.cu_seqlens);

@@ -71,6 +71,16 @@ std::string key_of(const MicroBatch& micro_batch, bool begins_step) {
   key.add(batch.most_tokens);
   key.add(batch.source.has_value());
   if (batch.source) key.add(batch.source->max_seqlen);
+  key.add(batch.forks.has_value());
+  if (batch.forks) {
+    for (const ops::KeyRun& run : batch.forks->runs) {
+      key.add(run.first_row);
+      key.add(run.count);
+      key.add(run.is_again);
+    }
+    key.add(batch.forks->max_kv_seqlen);
+    key.add(batch.forks->num_keys);
+  }
   key.add(pass.output);
   key.add(pass.compute);
   key.add(pass.dropout_key.has_value());

@@ -111,6 +111,7 @@ nn::Batch own_tokens(const data::MicroBatch& batch, at::Device device, const dis
     own.most_tokens = most_tokens(std::ssize(batch.input_ids), mesh.group(dist::Axis::Expert));
     return own;
   }
+  SNUG_CHECK(batch.shared.empty(), "documents share rows, and {} ranks their tokens", ranks);
   const data::MicroBatch all = filled_up(batch, 2 * ranks);
   const int64_t length = std::ssize(all.input_ids) / (2 * ranks);
   const int64_t rank = mesh.coordinate(dist::Axis::Context);

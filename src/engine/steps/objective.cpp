@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "core/nn/preference.h"
+#include "engine/strategy.h"
 #include "recipe/tables/objectives.h"
 
 namespace snug::engine {
@@ -68,6 +69,12 @@ void check_objective(const models::Model& model, const recipe::Recipe& recipe) {
     throw UserError("objective {}: a model {} learns answers alone; use --objective sft",
                     recipe.objective.name,
                     reads.image_size > 0 ? "that looks at pictures" : "with an encoder");
+}
+
+bool shares_prompts(const models::Model& model, const recipe::Recipe& recipe) {
+  return recipe::learns_from_pairs(recipe.objective.name) && recipe.objective.share_prompt &&
+         recipe.data.packing && !model.reads().is_rotated_by_length &&
+         named_strategy(recipe).mesh[dist::Axis::Context] == 1;
 }
 
 std::shared_ptr<const nn::Objective> training_objective(const models::Model& model,

@@ -14,6 +14,10 @@ namespace snug::engine {
 // Throws UserError where the model cannot learn what the recipe's objective asks for.
 void check_objective(const models::Model& model, const recipe::Recipe& recipe);
 
+// Whether the tokens with which both answers of a pair begin are computed once. They are not where
+// a row's memory or its place depends on the document it stands in.
+bool shares_prompts(const models::Model& model, const recipe::Recipe& recipe);
+
 std::shared_ptr<const nn::Objective> training_objective(const models::Model& model,
                                                         const recipe::Recipe& recipe,
                                                         const dist::Mesh& mesh);

@@ -111,7 +111,10 @@ class DecoderModel final : public Model {
     return {config_.num_experts, config_.num_hidden_layers, config_.experts_per_token,
             config_.balance};
   }
-  data::Reading reads() const override { return {.marks_padding = config_.num_experts > 0}; }
+  data::Reading reads() const override {
+    return {.marks_padding = config_.num_experts > 0,
+            .is_rotated_by_length = config_.rope.type == kernels::cpu::RopeType::LongRope};
+  }
   Placement placement(Layout layout, const nn::Parameter& parameter) const override;
   nlohmann::json hugging_face_config() const override { return config_.json; }
   std::string litgpt_config() const override;

@@ -333,9 +333,10 @@ std::vector<std::string> plan_lines(const Planned& p) {
   lines.add(
       "Batch    {}, {} micro-batch{} a step{}",
       p.from_data
-          ? fmt::format("{} {} of up to {} tokens{} ({} in all: the longest in the data)",
+          ? fmt::format("{} {} of up to {} tokens{} ({} in all: the longest in the data{})",
                         t.micro_batch_size, pairs ? "pairs" : "samples", p.samples.longest(),
-                        pairs ? " an answer" : "", with_commas(p.prediction().tokens))
+                        pairs ? " an answer" : "", with_commas(p.prediction().tokens),
+                        p.samples.shares_prompts() ? ", prompts once" : "")
           : fmt::format("{} x {}{} tokens ({}, no data read)", t.micro_batch_size,
                         pairs ? "2 x " : "", p.longest,
                         p.length_is_usual ? "a common length; set --max_seq_length N for another"

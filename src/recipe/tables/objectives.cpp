@@ -9,6 +9,7 @@ namespace snug::recipe {
 namespace {
 
 ObjectiveTraits of_pairs(std::vector<std::string_view> arguments, ObjectiveOptions defaults) {
+  arguments.emplace_back("share_prompt");
   return {.preferences = true,
           .arguments = std::move(arguments),
           .defaults = std::move(defaults),

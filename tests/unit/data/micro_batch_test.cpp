@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 #include "base/error.h"
 #include "data/dataset.h"
@@ -88,6 +89,77 @@ TEST(MicroBatch, DocumentsOfASampleAndTheirNumbers) {
   EXPECT_EQ(padded.columns[1].values,
             (Floats{7, 70, -1, -1, -1, -1, -1, -1, -1, -1, 10, 100, 11, 110, -1, -1,
                     2, 20, 3,  30, -1, -1, -1, -1, 5,  50, -1, -1,  -1, -1,  -1, -1}));
+}
+
+// The rows of a prompt that both answers have stand once, but for its last one, from which each
+// answer's first token is learnt.
+TEST(MicroBatch, TheBeginningThatDocumentsShareStandsOnce) {
+  SampleStore store;
+  const auto append = [&](std::vector<int32_t> ids, size_t masked) {
+    store.append(sample_of(std::move(ids), masked));
+  };
+  append({1, 2, 3, 20, 21}, 3);
+  append({1, 2, 3, 30}, 3);
+  append({5, 6, 40}, 2);
+  append({7, 6, 40, 41}, 2);
+  std::vector<float> numbers(16);
+  std::iota(numbers.begin(), numbers.end(), 0.0F);
+  store.set_columns({{.is_per_target = true, .fill = -1, .values = numbers}});
+  store.group(2);
+  const uint64_t fingerprint = store.fingerprint();
+  store.share_prompts();
+  EXPECT_TRUE(store.shares_prompts());
+  EXPECT_EQ(store.fingerprint(), fingerprint);
+  EXPECT_EQ(store.shared_tokens(0), 2);
+  EXPECT_EQ(store.shared_tokens(1), 0);
+  EXPECT_EQ(store.length(0), 7);
+  EXPECT_EQ(store.whole_length(0), 9);
+  EXPECT_EQ(store.stored_ids(0).size(), 9U);
+  EXPECT_EQ(store.total_tokens(), 14);
+  EXPECT_EQ(store.most_keys(2), 16);
+  const std::vector<int64_t> both = {0, 1};
+  const MicroBatch batch = make_micro_batch(store, both, {});
+  using Ints = std::vector<int32_t>;
+  EXPECT_EQ(batch.input_ids, (Ints{1, 2, 3, 20, 21, 3, 30, 5, 6, 40, 7, 6, 40, 41}));
+  EXPECT_EQ(batch.targets,
+            (Ints{-100, -100, 20, 21, -100, 30, -100, -100, 40, -100, -100, 40, 41, -100}));
+  EXPECT_EQ(batch.positions, (Ints{0, 1, 2, 3, 4, 2, 3, 0, 1, 2, 0, 1, 2, 3}));
+  EXPECT_EQ(batch.cu_seqlens, (Ints{0, 5, 7, 10, 14}));
+  EXPECT_EQ(batch.columns[0].values,
+            (std::vector<float>{-1, -1, 3, 4, -1, 8, -1, -1, 11, -1, -1, 14, 15, -1}));
+  ASSERT_EQ(batch.shared.size(), 4U);
+  EXPECT_EQ(batch.shared[1].first_row, 0);
+  EXPECT_EQ(batch.shared[1].count, 2);
+  EXPECT_EQ(batch.shared[3].count, 0);
+  EXPECT_EQ(batch.most_keys, 16);
+  EXPECT_EQ(batch.real_tokens, 14);
+  // Padded documents have all of their rows.
+  const MicroBatch padded = make_micro_batch(store, both, {.packing = false});
+  EXPECT_TRUE(padded.shared.empty());
+  EXPECT_EQ(padded.real_tokens, 16);
+  store.repeat_to(5);
+  EXPECT_EQ(store.total_tokens(), 2 * 14 + 7);
+}
+
+// A prompt that is learnt is learnt in each document, so that it stands in each.
+TEST(SampleStore, SharesNoBeginningThatIsLearntOrNotWorthIt) {
+  SampleStore learnt;
+  for (int i = 0; i < 2; ++i) learnt.append(sample_of({1, 2, 3, 20 + i}, 0));
+  learnt.group(2);
+  learnt.share_prompts(/*least=*/0);
+  EXPECT_EQ(learnt.shared_tokens(0), 0);
+  SampleStore little;
+  for (int i = 0; i < 2; ++i) {
+    std::vector<int32_t> ids(50, i);
+    ids[0] = ids[1] = 9;
+    little.append(sample_of(ids, 2));
+  }
+  little.group(2);
+  little.share_prompts();
+  EXPECT_FALSE(little.shares_prompts());
+  EXPECT_EQ(little.total_tokens(), 100);
+  little.share_prompts(/*least=*/0);
+  EXPECT_EQ(little.total_tokens(), 99);
 }
 
 // Labels that are the padded ids: each place learns the id at the next one.

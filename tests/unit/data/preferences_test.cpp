@@ -229,7 +229,7 @@ TEST(Preferences, ASampleIsBothDocuments) {
 TEST(Preferences, LongestByWhatTheyArePaddedToMayBeOthers) {
   const SampleStore store = store_of({row_of("p", "aaaa", "bbbb"), row_of("p", "aaaaaa", "b")});
   EXPECT_EQ(store.longest_samples(1), std::vector<int64_t>{0});
-  EXPECT_EQ(store.longest_padded(1), std::vector<int64_t>{1});
+  EXPECT_EQ(store.longest_samples(1, /*packing=*/false), std::vector<int64_t>{1});
 }
 
 TEST(Preferences, NumbersBesideThemAreByDocument) {
