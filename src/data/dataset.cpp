@@ -16,6 +16,7 @@
 #include "data/named_sets.h"
 #include "data/pictures/picture_dataset.h"
 #include "data/rows/hugging_face.h"
+#include "data/rows/text_files.h"
 #include "data/sampler.h"
 #include "data/synthetic.h"
 
@@ -121,7 +122,8 @@ Split read_named_data(const DatasetOptions& options, const NamedSet& set,
 // Recipes write litgpt.data.Alpaca2k or Alpaca2k. Null: JSON.
 const NamedSet* find_set(const std::string& given) {
   const std::string name = given.substr(given.rfind('.') + 1);
-  if (name == "JSON" || name == "HFDataset" || name == "ImageFolder") return nullptr;
+  if (name == "JSON" || name == "HFDataset" || name == "ImageFolder" || name == "TextFiles")
+    return nullptr;
   for (const NamedSet& set : named_sets())
     if (set.name == name) return &set;
   const std::string near = nearest_name(name, dataset_names());
@@ -158,11 +160,14 @@ void report(const SampleStore& store, const char* part, const std::string& style
     warn(
         "{} data: {} of {} samples are longer than {} tokens (train.max_seq_length, or all that "
         "the "
-        "model takes) and were cut there: {} of their tokens, {:.1f} % of all, are left out",
+        "model takes) and were cut there: {} of their tokens, {:.1f} % of all, are left out{}",
         part, with_commas(store.num_truncated()), with_commas(store.count()),
         options.max_seq_length, with_commas(store.cut_tokens()),
         100.0 * static_cast<double>(store.cut_tokens()) /
-            static_cast<double>(store.cut_tokens() + store.total_tokens()));
+            static_cast<double>(store.cut_tokens() + store.total_tokens()),
+        options.preferences || options.reading.source || options.reading.image_size > 0
+            ? ""
+            : "; --data.long_rows split makes samples of them");
   for (const auto& [what, count] : store.left_out())
     warn("{} data: {} {} left out: {}", part, counted(count, what), count == 1 ? "is" : "are",
          reason_left_out(what, style, options));
@@ -179,8 +184,17 @@ void report(const SampleStore& store, const char* part, const std::string& style
   warn("{}", without);
 }
 
+bool is_text(const DatasetOptions& options) { return options.name == "TextFiles"; }
+
 Split read_hugging_face_data(const DatasetOptions& options, const Columns& columns) {
   return {read_hugging_face_rows({options.path, options.split}, columns), {}};
+}
+
+Split read_text_data(const DatasetOptions& options, const Columns& columns) {
+  Split split;
+  split.train = read_text_files(options.path, columns);
+  if (!options.val_path.empty()) split.validation = read_text_files(options.val_path, columns);
+  return split;
 }
 
 void take_some(std::vector<Row>& rows, const DatasetOptions& options) {
@@ -258,8 +272,11 @@ Split read_split(const DatasetOptions& options, const NamedSet* set,
   if (set && options.preferences)
     throw UserError("--data {}: its rows have one answer, and preferences compare two; give a file",
                     set->name);
+  if (is_text(options) && options.preferences)
+    throw UserError("--data TextFiles: texts are no answers to compare; use --objective sft");
   Split split = set                           ? read_named_data(options, *set, download)
                 : options.name == "HFDataset" ? read_hugging_face_data(options, columns)
+                : is_text(options)            ? read_text_data(options, columns)
                                               : read_json_data(options, columns);
   number_rows(split.train);
   number_rows(split.validation);
@@ -273,9 +290,9 @@ Split read_split(const DatasetOptions& options, const NamedSet* set,
     split.validation = split_turns(split.validation);
   }
   if (!split.validation.empty()) return split;
-  const double otherwise = set                           ? set->val_split_fraction
-                           : options.name == "HFDataset" ? kUsualHeldOut
-                                                         : 0;
+  const double otherwise = set ? set->val_split_fraction
+                           : options.name == "HFDataset" || is_text(options) ? kUsualHeldOut
+                                                                             : 0;
   const double fraction = options.val_split_fraction.value_or(otherwise);
   return split_rows(std::move(split.train), fraction, options.seed,
                     set ? set->rounding : SplitRounding::Down);
@@ -332,9 +349,63 @@ std::string usual_style(std::span<const Row> rows, const TextEncoder& encoder) {
   return !rows.empty() && std::ranges::all_of(rows, is_ready) ? "plain" : "alpaca";
 }
 
+namespace {
+
+// Whether rows are cut where they are tokenized, since what is left of them could not stand alone.
+LongRows long_rows_of(const DatasetOptions& options, const Reading& reading) {
+  const bool stands_together = reading.source || reading.image_size > 0;
+  const bool is_cut = options.long_rows == LongRows::Cut || options.long_rows == LongRows::Auto;
+  if (is_cut && (stands_together || options.max_seq_length <= 0)) return LongRows::Cut;
+  if (options.long_rows == LongRows::Drop && !stands_together) return LongRows::Drop;
+  if (stands_together)
+    throw UserError(
+        "data.long_rows = {}: samples of pictures, and those of an encoder and a decoder, can only "
+        "be "
+        "cut; leave it out",
+        options.long_rows == LongRows::Drop ? "drop" : "split");
+  if (options.preferences && options.long_rows == LongRows::Split)
+    throw UserError(
+        "data.long_rows = split: a part of an answer cannot be compared; use cut or drop");
+  return options.long_rows;
+}
+
+// Samples of at most max_seq_length tokens, of those that were not cut.
+void shorten(SampleStore& store, std::vector<int64_t>& numbers, const char* part, LongRows way,
+             const DatasetOptions& options) {
+  const int64_t length = options.max_seq_length;
+  const bool joins = is_text(options);
+  if ((way == LongRows::Cut && !joins) || length <= 0 || store.empty()) return;
+  if (way == LongRows::Drop) {
+    const int64_t all = store.count(), dropped = store.drop_longer(length, numbers);
+    if (store.empty())
+      throw UserError(
+          "{} data: all {} samples are longer than {} tokens (train.max_seq_length), and "
+          "data.long_rows = drop leaves them out; raise the length, or use split or cut",
+          part, with_commas(all), length);
+    if (dropped > 0 && options.warns)
+      warn(
+          "{} data: {} of {} samples are longer than {} tokens (train.max_seq_length) and left out",
+          part, with_commas(dropped), with_commas(all), length);
+    if (!joins) return;
+  }
+  if (store.documents_per_sample() > 1) return;
+  if (length < 2 || options.overlap >= length)
+    throw UserError(
+        "data.overlap = {}: pieces of {} tokens (train.max_seq_length) must have more of their own",
+        options.overlap, length);
+  store.cut_into_blocks({.length = length, .overlap = options.overlap, .joins = joins}, numbers);
+}
+
+}  // namespace
+
 Dataset load_dataset(const DatasetOptions& options, const TextEncoder& encoder,
                      const DownloadFunction& download) {
   if (options.name == "Synthetic") return load_synthetic(options);
+  if (is_text(options) && options.max_seq_length <= 0) {
+    DatasetOptions blocks = options;
+    blocks.max_seq_length = kUsualBlock;
+    return load_dataset(blocks, encoder, download);
+  }
   const NamedSet* set = find_set(options.name);
   if (options.name == "HFDataset" || options.name == "ImageFolder")
     if (auto pictures = open_pictures(options))
@@ -353,10 +424,13 @@ Dataset load_dataset(const DatasetOptions& options, const TextEncoder& encoder,
   Split split = read_split(options, set, download, unread);
   if (!style) style = PromptStyle::make(usual_style(split.train, encoder), encoder);
   const bool pictures = shows_pictures(split, options.reading);
+  const Reading reading = pictures ? options.reading : text_alone(options.reading);
+  const LongRows long_rows = long_rows_of(options, reading);
   const SampleOptions sample_options = {
       .mask_prompt = options.mask_prompt,
       .ignore_index = options.ignore_index,
       .max_seq_length = options.max_seq_length,
+      .long_rows = long_rows,
       .keep_empty_answers = options.keep_empty_answers,
       .vocabulary = options.vocabulary,
       .reading = pictures ? options.reading : text_alone(options.reading)};
@@ -380,11 +454,13 @@ Dataset load_dataset(const DatasetOptions& options, const TextEncoder& encoder,
                : SampleStore::tokenize(rows, *style, encoder, sample_options, options.num_workers);
   };
   dataset.train = tokenize(split.train, dataset.train_pictures);
+  shorten(dataset.train, dataset.train_numbers, options.part, long_rows, options);
   const bool drops = !pictures && !options.keep_without_loss;
   report(dataset.train, options.part, dataset.prompt_style, options, drops);
   // A step of such samples alone would change the weights by their decay.
   if (drops) dataset.train.drop_without_loss(dataset.train_numbers);
   dataset.validation = tokenize(split.validation, dataset.validation_pictures);
+  shorten(dataset.validation, dataset.validation_numbers, "validation", long_rows, options);
   const bool has_pairs = options.preferences && drops;
   dataset.processor = options.processor;
   dataset.num_workers = options.num_workers;
@@ -444,7 +520,7 @@ std::unique_ptr<BatchSource> Dataset::validation_batches() const {
 }
 
 std::vector<std::string> dataset_names() {
-  std::vector<std::string> names = {"JSON", "HFDataset", "ImageFolder", "Synthetic"};
+  std::vector<std::string> names = {"JSON", "HFDataset", "ImageFolder", "TextFiles", "Synthetic"};
   for (const NamedSet& set : named_sets()) names.push_back(set.name);
   return names;
 }

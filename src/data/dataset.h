@@ -22,7 +22,8 @@
 namespace snug::data {
 
 struct DatasetOptions {
-  // JSON, HFDataset, ImageFolder or a named set: Alpaca, …; for Synthetic see load_synthetic()
+  // JSON, HFDataset, ImageFolder, TextFiles or a named set: Alpaca, …; for Synthetic see
+  // load_synthetic()
   std::string name = "JSON";
   std::filesystem::path json_path = {};  // for JSON: a file, or a folder with train and val files
   std::filesystem::path val_path = {};   // for JSON: a separate validation file
@@ -36,7 +37,9 @@ struct DatasetOptions {
   bool preferences = false;         // rows say which of two answers is better
   bool share_prompts = false;       // of both answers (SampleStore::share_prompts)
   bool keep_empty_answers = false;  // of chats: learn that nothing is said
-  bool keep_without_loss = false;   // samples from which nothing is learnt, to look at them
+  LongRows long_rows = LongRows::Cut;
+  int64_t overlap = 0;             // tokens that pieces of a split row share
+  bool keep_without_loss = false;  // samples from which nothing is learnt, to look at them
   int32_t ignore_index = -100;
   uint64_t seed = 42;
   int num_workers = 4;
@@ -46,8 +49,8 @@ struct DatasetOptions {
   bool padding_in_loss = false;
   std::optional<int64_t> max_samples = {};  // rows to use, after shuffling
 
+  std::filesystem::path path = {};  // for HFDataset, ImageFolder and TextFiles
   // For HFDataset and ImageFolder.
-  std::filesystem::path path = {};
   std::string split = "train";
   std::string image_column = "auto";
   std::string text_column = "auto";
@@ -89,6 +92,9 @@ struct PictureIndex {
 struct RowCounts {
   int64_t questions = 0, questions_with_input = 0, chats = 0, completions = 0, texts = 0;
 };
+
+// Tokens of a block of text where nobody says how many, or the model takes fewer.
+inline constexpr int64_t kUsualBlock = 2048;
 
 // Rows in Dataset::validation_rows, at most.
 inline constexpr size_t kShownRows = 16;

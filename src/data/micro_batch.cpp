@@ -185,7 +185,7 @@ void place_columns(MicroBatch& batch, const SampleStore& store, std::span<const 
     if (column.is_per_target) own.values.assign(batch.input_ids.size() * width, column.fill);
     size_t document = 0;
     for (const int64_t index : indices)
-      for (int64_t d = 0; d < store.documents_per_sample(); ++d, ++document) {
+      for (int64_t d = 0; d < store.num_documents(index); ++d, ++document) {
         std::span<const float> numbers = store.numbers(column, index, d);
         if (!column.is_per_target) {
           own.values.insert(own.values.end(), numbers.begin(), numbers.end());
@@ -220,7 +220,7 @@ MicroBatch make_micro_batch(const SampleStore& store, std::span<const int64_t> i
   const bool shares = store.shares_prompts() && options.packing && !options.padding_in_loss;
   std::vector<StoredView> views;
   for (const int64_t index : indices)
-    for (int64_t d = 0; d < store.documents_per_sample(); ++d) {
+    for (int64_t d = 0; d < store.num_documents(index); ++d) {
       const SampleStore::Document own = store.document(index, d);
       const int64_t shared = shares && d > 0 ? store.shared_tokens(index) : 0;
       views.push_back({own.stored.subspan(static_cast<size_t>(shared)), own.raw_tokens,

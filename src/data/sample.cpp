@@ -313,6 +313,13 @@ int64_t room_for_text(const SampleOptions& options) {
   return room;
 }
 
+// Tokens to which the row's sample is cut; 0: it is not.
+int64_t limit_of(const Row& row, const SampleOptions& options) {
+  const bool is_cut = options.long_rows == LongRows::Cut ||
+                      (options.long_rows == LongRows::Auto && row.kind != RowKind::Text);
+  return is_cut ? std::max<int64_t>(options.max_seq_length, 0) : 0;
+}
+
 // Tokenizers have tokens for which the model has no row, such as those of pictures in a model that
 // sees none; a text that has one would read beyond the embedding.
 void check_tokens(const Sample& sample, const TextEncoder& encoder, const SampleOptions& options) {
@@ -376,7 +383,7 @@ Sample make_sample(const Row& row, const PromptStyle& style, const TextEncoder& 
   }
   if (has_pictures) check_places(sample, options.reading);
   check_tokens(sample, encoder, options);
-  const auto limit = static_cast<size_t>(std::max<int64_t>(options.max_seq_length, 0));
+  const auto limit = static_cast<size_t>(limit_of(row, options));
   if (limit > 0 && sample.ids.size() > limit) {
     sample.cut_tokens = std::ssize(sample.ids) - static_cast<int64_t>(limit);
     sample.ids.resize(limit);
@@ -390,7 +397,7 @@ Sample make_sample(const Row& row, const PromptStyle& style, const TextEncoder& 
     sample.labels.resize(limit);
   }
   take_left_out(std::ssize(segments));
-  sample.raw_tokens = count_raw(row, encoder, options.max_seq_length);
+  sample.raw_tokens = count_raw(row, encoder, static_cast<int64_t>(limit));
   return sample;
 }
 
@@ -450,6 +457,7 @@ std::vector<Sample> make_samples(const Row& row, const PromptStyle& style,
                                  const TextEncoder& encoder, const SampleOptions& options) {
   SampleOptions whole = options;
   whole.mask_prompt = true;
+  whole.long_rows = LongRows::Cut;
   whole.max_seq_length = 0;
   std::vector<const Row*> rows{&row};
   for (const Row& other : row.others) rows.push_back(&other);
@@ -461,7 +469,8 @@ std::vector<Sample> make_samples(const Row& row, const PromptStyle& style,
     samples = continuations(style.prompt(row), rows, encoder, options.ignore_index);
   else
     for (const Row* own : rows) samples.push_back(make_sample(*own, style, encoder, whole));
-  cut_together(samples, options.max_seq_length, options.ignore_index);
+  if (options.long_rows != LongRows::Drop)
+    cut_together(samples, options.max_seq_length, options.ignore_index);
   return samples;
 }
 

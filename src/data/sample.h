@@ -14,11 +14,16 @@
 
 namespace snug::data {
 
+// What becomes of a row longer than max_seq_length: cut, or kept whole to be split or left out
+// later. Auto: texts are kept whole, others cut.
+enum class LongRows { Auto, Cut, Split, Drop };
+
 struct SampleOptions {
   // Whether labels of the prompt become ignore_index; empty: of rows of turns.
   std::optional<bool> mask_prompt;
-  int32_t ignore_index = -100;      // negative, so that it is never a token id
-  int64_t max_seq_length = 0;       // tokens, for source and target each; 0 or less: no limit
+  int32_t ignore_index = -100;  // negative, so that it is never a token id
+  int64_t max_seq_length = 0;   // tokens, for source and target each; 0 or less: no limit
+  LongRows long_rows = LongRows::Cut;
   bool keep_empty_answers = false;  // of a chat: learn that nothing is said
   int64_t vocabulary = 0;           // rows of the model's embedding; 0: not known
   Reading reading = {};

@@ -71,15 +71,30 @@ bool SampleStore::teaches(int64_t index) const {
 }
 
 void SampleStore::drop_without_loss(std::vector<int64_t>& beside) {
+  if (num_without_loss_ == 0 || num_without_loss_ == num_different()) return;
+  const int64_t without_loss = num_without_loss_;
+  keep_samples([&](int64_t i) { return teaches(i); }, beside);
+  num_without_loss_ = without_loss;
+}
+
+int64_t SampleStore::drop_longer(int64_t length, std::vector<int64_t>& beside) {
+  const int64_t before = num_different();
+  if (longest() <= length) return 0;
+  keep_samples([&](int64_t i) { return longest_document(i) <= length; }, beside);
+  return before - num_different();
+}
+
+void SampleStore::keep_samples(const std::function<bool(int64_t)>& is_kept,
+                               std::vector<int64_t>& beside) {
   SNUG_CHECK(std::ssize(beside) == num_different(), "{} entries beside {} samples", beside.size(),
              num_different());
-  SNUG_CHECK(columns_.empty(), "samples left out beside {} columns", columns_.size());
-  if (num_without_loss_ == 0 || num_without_loss_ == num_different()) return;
+  SNUG_CHECK(columns_.empty() && !is_in_blocks(),
+             "samples left out beside {} columns, or of blocks", columns_.size());
   SampleStore kept;
   kept.ignore_index_ = ignore_index_;
   std::vector<int64_t> kept_beside;
   for (int64_t i = 0; i < num_different(); ++i) {
-    if (!teaches(i)) continue;
+    if (!is_kept(i)) continue;
     for (int64_t d = 0; d < documents_per_sample_; ++d) kept.append(sample(i, d));
     kept_beside.push_back(beside[static_cast<size_t>(i)]);
   }
@@ -88,10 +103,88 @@ void SampleStore::drop_without_loss(std::vector<int64_t>& beside) {
   // What was counted of all rows.
   kept.num_truncated_ = num_truncated_;
   kept.cut_tokens_ = cut_tokens_;
-  kept.num_without_loss_ = num_without_loss_;
   kept.left_out_ = std::move(left_out_);
   *this = std::move(kept);
   beside = std::move(kept_beside);
+}
+
+namespace {
+
+// Documents cut into pieces, piece by piece.
+class Cutter {
+ public:
+  Cutter(const SampleStore::Blocks& blocks, int32_t ignore_index)
+      : blocks_(blocks), ignore_index_(ignore_index) {}
+
+  // A piece of the document, from its token `at` on; at is then behind it.
+  Sample next(const Sample& document, int64_t& at) {
+    const auto length = std::ssize(document.ids);
+    const int64_t again = std::min({blocks_.overlap, at, room_ - 1});
+    const int64_t own = std::min(length - at, room_ - again);
+    const auto from = [&](const std::vector<int32_t>& values) {
+      return std::vector<int32_t>(values.begin() + (at - again), values.begin() + (at + own));
+    };
+    Sample piece{.ids = from(document.ids), .labels = from(document.labels)};
+    std::fill_n(piece.labels.begin(), again, ignore_index_);
+    piece.raw_tokens = std::clamp<int64_t>(document.raw_tokens - at, 0, own);
+    at += own;
+    room_ -= again + own;
+    return piece;
+  }
+  // Whether a block ended with the last piece; the next one begins then.
+  bool ends_block(bool ends_document) {
+    if (room_ > 0 && (blocks_.joins || !ends_document)) return false;
+    room_ = blocks_.length;
+    return true;
+  }
+
+ private:
+  SampleStore::Blocks blocks_;
+  int32_t ignore_index_;
+  int64_t room_ = blocks_.length;
+};
+
+}  // namespace
+
+void SampleStore::cut_into_blocks(const Blocks& blocks, std::vector<int64_t>& beside) {
+  SNUG_CHECK(blocks.length > 1 && blocks.overlap >= 0 && blocks.overlap < blocks.length,
+             "blocks of {} tokens, {} of them again", blocks.length, blocks.overlap);
+  SNUG_CHECK(columns_.empty() && documents_per_sample_ == 1 && source_tokens_.empty() &&
+                 num_pictures_.empty() && count_ == 0 && std::ssize(beside) == num_different(),
+             "pairs, pictures, sources or columns cut into blocks; {} entries beside {} documents",
+             beside.size(), num_different());
+  if (!blocks.joins && longest() <= blocks.length) return;
+  SampleStore cut;
+  cut.ignore_index_ = ignore_index_;
+  std::vector<int64_t> cut_beside, first = {0};
+  Cutter cutter(blocks, ignore_index_);
+  bool begins = true;
+  for (int64_t d = 0; d < num_different(); ++d) {
+    const Sample document = sample(d);
+    const auto length = std::ssize(document.ids);
+    for (int64_t at = 0; at < length;) {
+      cut.append(cutter.next(document, at));
+      if (std::exchange(begins, false)) cut_beside.push_back(beside[static_cast<size_t>(d)]);
+      if (!cutter.ends_block(at == length)) continue;
+      first.push_back(std::ssize(cut.raw_tokens_));
+      begins = true;
+    }
+  }
+  if (!begins) first.push_back(std::ssize(cut.raw_tokens_));
+  cut.pool_.shrink_to_fit();
+  // What was counted of all rows.
+  cut.num_truncated_ = num_truncated_;
+  cut.cut_tokens_ = cut_tokens_;
+  cut.left_out_ = std::move(left_out_);
+  if (blocks.joins) cut.make_blocks(std::move(first));
+  *this = std::move(cut);
+  beside = std::move(cut_beside);
+}
+
+void SampleStore::make_blocks(std::vector<int64_t> first) {
+  first_ = std::move(first);
+  // One of them may have none, such as a last block of one token, and stays.
+  num_without_loss_ = all_targets_ == 0 ? num_different() : 0;
 }
 
 void SampleStore::group(int64_t documents_per_sample) {
@@ -122,7 +215,19 @@ void SampleStore::share_prompts(double least) {
   }
   shared_ = std::move(shared);
   const auto saved = static_cast<double>(shared_of_first(num_different()));
-  if (saved < least * static_cast<double>(offsets_.back())) shared_.clear();
+  if (saved < least * static_cast<double>(offsets_.back())) return shared_.clear();
+  for (int64_t i = 0; i < num_different(); ++i)
+    whole_lengths_.push_back(static_cast<int32_t>(whole_length(i)));
+  std::ranges::sort(whole_lengths_, std::greater<>());
+}
+
+// Asked for by every micro-batch.
+int64_t SampleStore::most_keys(int64_t wanted) const {
+  SNUG_CHECK(shares_prompts(), "{} samples share no prompts", count());
+  const int64_t times = times_each(wanted) * ((count() + num_different() - 1) / num_different());
+  int64_t sum = 0;
+  for (int64_t i = 0; i < wanted; ++i) sum += whole_lengths_[static_cast<size_t>(i / times)];
+  return sum;
 }
 
 int64_t SampleStore::shared_of_first(int64_t count) const {
@@ -139,16 +244,16 @@ void SampleStore::repeat_to(int64_t count) {
 
 int64_t SampleStore::total_tokens() const {
   const auto of_first = [&](int64_t samples) {
-    return offsets_[static_cast<size_t>(samples * documents_per_sample_)] -
-           shared_of_first(samples);
+    return offsets_[static_cast<size_t>(begin_of(samples))] - shared_of_first(samples);
   };
   if (count_ == 0) return of_first(num_different());
   return count_ / num_different() * of_first(num_different()) + of_first(count_ % num_different());
 }
 
 void SampleStore::append(const Sample& sample) {
-  SNUG_CHECK(count_ == 0 && columns_.empty() && documents_per_sample_ == 1 && shared_.empty(),
-             "a sample appended to repeated ones, to pairs, or beside columns");
+  SNUG_CHECK(count_ == 0 && columns_.empty() && documents_per_sample_ == 1 && shared_.empty() &&
+                 !is_in_blocks(),
+             "a sample appended to repeated ones, to pairs, to blocks, or beside columns");
   SNUG_CHECK(sample.ids.size() == sample.labels.size(), "{} ids, {} labels", sample.ids.size(),
              sample.labels.size());
   for (size_t i = 0; i < sample.ids.size(); ++i) {
@@ -235,7 +340,7 @@ std::span<const float> SampleStore::numbers(const ColumnOfNumbers& column, int64
 
 int64_t SampleStore::longest_document(int64_t index) const {
   int64_t longest = 0;
-  for (int64_t d = 0; d < documents_per_sample_; ++d)
+  for (int64_t d = 0; d < num_documents(index); ++d)
     longest = std::max<int64_t>(longest, std::ssize(document(index, d).stored));
   return longest;
 }
@@ -246,6 +351,18 @@ int64_t SampleStore::longest() const {
   return longest;
 }
 
+int64_t SampleStore::most_tokens_of_sample() const {
+  if (!is_in_blocks()) return documents_per_sample_ * longest();
+  int64_t most = 0;
+  for (int64_t i = 0; i < num_different(); ++i) most = std::max(most, length(i));
+  return most;
+}
+
+double SampleStore::mean_document() const {
+  const auto documents = static_cast<double>(raw_tokens_.size());
+  return documents == 0 ? 0 : static_cast<double>(offsets_.back()) / documents;
+}
+
 std::vector<int64_t> SampleStore::longest(int64_t wanted,
                                           int64_t (*tokens)(const SampleStore&, int64_t)) const {
   std::vector<int64_t> indices(static_cast<size_t>(count()));
@@ -253,7 +370,9 @@ std::vector<int64_t> SampleStore::longest(int64_t wanted,
   const int64_t times = times_each(wanted);
   const auto end = indices.begin() + (wanted + times - 1) / times;
   std::partial_sort(indices.begin(), end, indices.end(), [&](int64_t a, int64_t b) {
-    const int64_t left = tokens(*this, a), right = tokens(*this, b);
+    // Of blocks of one length those of more documents take more memory.
+    const std::pair left(tokens(*this, a), num_documents(a));
+    const std::pair right(tokens(*this, b), num_documents(b));
     return left != right ? left > right : a < b;
   });
   std::vector<int64_t> result;
@@ -297,6 +416,7 @@ uint64_t SampleStore::fingerprint() const {
   for (const int32_t pictures : num_pictures_) mix(static_cast<uint32_t>(pictures));
   if (count_ > 0) mix(static_cast<uint64_t>(count_));
   if (documents_per_sample_ > 1) mix(static_cast<uint64_t>(documents_per_sample_));
+  for (const int64_t first : first_) mix(static_cast<uint64_t>(first));
   return hash;
 }
 

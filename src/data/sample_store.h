@@ -1,7 +1,7 @@
 // All samples of a data set as token ids in one array: 4 bytes per token, and per document an
 // offset and a few counts. An id whose label is ignored is stored as its bitwise complement, so
-// labels cost no memory. A sample is a document, or several that stay together: those of a pair.
-// What is said of a sample is the sum over its documents.
+// labels cost no memory. A sample is a document, or several that stay together: those of a pair, or
+// of a block of text. What is said of a sample is the sum over its documents.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -54,6 +54,23 @@ class SampleStore {
   // num_without_loss() still counts, and of `beside`, which has an entry for each sample, theirs.
   void drop_without_loss(std::vector<int64_t>& beside);
 
+  struct Blocks {
+    int64_t length = 0;  // tokens
+    // How many tokens of a document a piece of it repeats, which are not learnt again.
+    int64_t overlap = 0;
+    bool joins = false;
+  };
+  // Cuts documents into pieces of at most blocks.length tokens, so that nothing of them is lost.
+  // Each is a sample of its own; joined, samples are blocks of that length, but for the last one,
+  // of as many documents and pieces as they take. `beside` has an entry for each document, and has
+  // then one for each sample, that of its first piece. Nothing may be appended or left out
+  // afterwards.
+  void cut_into_blocks(const Blocks& blocks, std::vector<int64_t>& beside);
+  bool is_in_blocks() const { return !first_.empty(); }
+  // Leaves out the samples with a document of more tokens, and what is beside them. Returns how
+  // many they were.
+  int64_t drop_longer(int64_t length, std::vector<int64_t>& beside);
+
   void append(const Sample& sample);
   // From now on the tokens with which all documents of a sample begin, such as the prompt of two
   // answers, count once, and micro-batches that are packed have them once: but for the last of
@@ -86,7 +103,14 @@ class SampleStore {
 
   int64_t documents_per_sample() const { return documents_per_sample_; }
   int64_t count() const { return count_ > 0 ? count_ : num_different(); }
-  int64_t num_different() const { return std::ssize(raw_tokens_) / documents_per_sample_; }
+  // How many it is made of.
+  int64_t num_documents(int64_t index) const {
+    return begin_of(place(index) + 1) - first_document(index);
+  }
+  int64_t num_different() const {
+    return is_in_blocks() ? std::ssize(first_) - 1
+                          : std::ssize(raw_tokens_) / documents_per_sample_;
+  }
   bool empty() const { return num_different() == 0; }
   // Tokens of its documents, shared ones counted once.
   int64_t length(int64_t index) const {
@@ -95,7 +119,7 @@ class SampleStore {
   // The same with shared ones counted in each document.
   int64_t whole_length(int64_t index) const {
     const int64_t first = first_document(index);
-    return offsets_[first + documents_per_sample_] - offsets_[first];
+    return offsets_[first + num_documents(index)] - offsets_[first];
   }
   // Tokens of its longest document.
   int64_t longest_document(int64_t index) const;
@@ -109,7 +133,10 @@ class SampleStore {
   // ignored id.
   std::span<const int32_t> stored_ids(int64_t index) const;
 
-  int64_t longest() const;       // tokens of the longest document
+  int64_t longest() const;  // tokens of the longest document
+  // No sample has more, with all documents as long as the longest or in a block.
+  int64_t most_tokens_of_sample() const;
+  double mean_document() const;  // tokens
   int64_t total_tokens() const;  // shared ones counted once
   int64_t num_truncated() const { return num_truncated_; }
   int64_t cut_tokens() const { return cut_tokens_; }              // cut from all samples together
@@ -138,7 +165,8 @@ class SampleStore {
   // counted in each document.
   int64_t most_targets(int64_t count) const { return most(count, &targets_of); }
   int64_t most_pictures(int64_t count) const { return most(count, &pictures_of); }
-  int64_t most_keys(int64_t count) const { return most(count, &whole_length_of); }
+  int64_t most_keys(int64_t count) const;  // where prompts are shared
+  int64_t most_documents(int64_t count) const { return most(count, &documents_of); }
   double mean_pictures() const;  // of a sample
   // A hash of the tokens, to check that a resumed run reads the same samples.
   uint64_t fingerprint() const;
@@ -146,12 +174,18 @@ class SampleStore {
  private:
   bool teaches(int64_t index) const;
   int64_t place(int64_t index) const { return count_ > 0 ? index % num_different() : index; }
-  int64_t first_document(int64_t index) const { return place(index) * documents_per_sample_; }
+  // Of the sample at a place.
+  int64_t begin_of(int64_t place) const {
+    return is_in_blocks() ? first_[static_cast<size_t>(place)] : place * documents_per_sample_;
+  }
+  int64_t first_document(int64_t index) const { return begin_of(place(index)); }
+  void make_blocks(std::vector<int64_t> first);
+  void keep_samples(const std::function<bool(int64_t)>& is_kept, std::vector<int64_t>& beside);
   // Of counts by document, none of which are 0.
   int64_t sum_of(const std::vector<int32_t>& counts, int64_t index) const {
     if (counts.empty()) return 0;
     const auto first = counts.begin() + first_document(index);
-    return std::accumulate(first, first + documents_per_sample_, int64_t{0});
+    return std::accumulate(first, first + num_documents(index), int64_t{0});
   }
   static int64_t length_of(const SampleStore& store, int64_t i) { return store.length(i); }
   static int64_t padded_to(const SampleStore& store, int64_t i) {
@@ -159,6 +193,9 @@ class SampleStore {
   }
   static int64_t whole_length_of(const SampleStore& store, int64_t i) {
     return store.whole_length(i);
+  }
+  static int64_t documents_of(const SampleStore& store, int64_t i) {
+    return store.num_documents(i);
   }
   static int64_t targets_of(const SampleStore& store, int64_t i) { return store.num_targets(i); }
   static int64_t pictures_of(const SampleStore& store, int64_t i) { return store.num_pictures(i); }
@@ -183,7 +220,9 @@ class SampleStore {
   std::vector<int32_t> num_targets_;    // labels that are learnt
   std::vector<int32_t> source_tokens_;  // empty if no sample has any
   std::vector<int32_t> num_pictures_;   // the same
+  std::vector<int64_t> first_;          // documents before each block, and all; empty: no blocks
   std::vector<int32_t> shared_;         // by sample; empty: nothing is shared
+  std::vector<int32_t> whole_lengths_;  // of samples that share, longest first
   std::vector<ColumnOfNumbers> columns_;
   int64_t all_targets_ = 0, all_sources_ = 0;
   int64_t num_truncated_ = 0, cut_tokens_ = 0, num_without_loss_ = 0;

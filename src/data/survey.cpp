@@ -117,7 +117,7 @@ DataSurvey survey(const Dataset& dataset) {
     for (const auto& [what, count] : store->left_out()) result.left_out[what] += count;
     for (int64_t i = 0; i < store->count(); ++i) {
       lengths.push_back(store->length(i));
-      for (int64_t d = 0; d < store->documents_per_sample(); ++d)
+      for (int64_t d = 0; d < store->num_documents(i); ++d)
         result.learnt_tokens += learnt_tokens(*store, i, d);
     }
   }

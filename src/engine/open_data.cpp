@@ -54,9 +54,10 @@ int64_t longest_sample(const recipe::Recipe& recipe, const models::Model& model)
   const int64_t positions = model.dimensions().max_positions;
   const data::Reading reads = model.reads();
   const bool captions = reads.image_size > 0 && !reads_text(recipe.data);
-  const int64_t usual = captions       ? usual_with_picture(reads)
-                        : reads.source ? kUsualTokens
-                                       : positions;
+  const int64_t usual = captions                                ? usual_with_picture(reads)
+                        : reads.source                          ? kUsualTokens
+                        : recipe.data.class_path == "TextFiles" ? data::kUsualBlock
+                                                                : positions;
   const int64_t length = std::min(recipe.train.max_seq_length.value_or(usual), positions);
   if (captions && length <= reads.num_picture_tokens)
     throw UserError(
@@ -82,6 +83,8 @@ data::DatasetOptions dataset_options(const recipe::DataOptions& d) {
           .include_multiturn_conversations = d.include_multiturn_conversations,
           .split_turns = d.split_turns,
           .keep_empty_answers = d.keep_empty_answers,
+          .long_rows = static_cast<data::LongRows>(d.long_rows.value()),
+          .overlap = d.overlap,
           .ignore_index = static_cast<int32_t>(d.ignore_index),
           .seed = d.seed,
           .num_workers = static_cast<int>(d.num_workers),

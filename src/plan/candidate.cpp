@@ -91,14 +91,13 @@ ShownPlans* shown_plans = nullptr;
 }  // namespace
 
 bool is_too_large(const Workload& work, const recipe::Recipe& recipe, int64_t micro_batch_size) {
-  const int64_t documents =
-      samples_together(work, recipe, micro_batch_size) * work.samples.documents_per_sample();
-  return documents > kMostTokensAtOnce / std::max<int64_t>(1, work.samples.longest());
+  return samples_together(work, recipe, micro_batch_size) >
+         kMostTokensAtOnce / std::max<int64_t>(1, work.samples.most_tokens_of_sample());
 }
 
 data::MicroBatch largest_micro_batch(const Workload& work, const recipe::Recipe& recipe,
                                      int64_t micro_batch_size) {
-  const int64_t most_tokens = work.samples.longest() * work.samples.documents_per_sample();
+  const int64_t most_tokens = work.samples.most_tokens_of_sample();
   if (is_too_large(work, recipe, micro_batch_size))
     throw UserError(
         "train.micro_batch_size = {}: with samples of up to {} tokens a micro-batch may have more "
@@ -117,8 +116,12 @@ data::MicroBatch largest_micro_batch(const Workload& work, const recipe::Recipe&
     batch = data::make_micro_batch(largest, largest.longest_samples(num_samples), options);
   }
   const bool pairs = work.samples.documents_per_sample() > 1;
-  // A shorter pair may have the longest answer.
-  if (pairs) batch.max_seqlen = work.samples.longest();
+  // A shorter pair may have the longest answer, and any block the longest document; others may have
+  // more documents, for which a plan has empty ones.
+  if (pairs || work.samples.is_in_blocks()) batch.max_seqlen = work.samples.longest();
+  if (work.samples.is_in_blocks())
+    batch.cu_seqlens.resize(1 + static_cast<size_t>(work.samples.most_documents(num_samples)),
+                            batch.cu_seqlens.back());
   add_pictures(batch, work, num_samples);
   // In real data, masked prompts will have no loss.
   batch.picks_rows = picks_rows || (work.made_up && recipe.data.mask_prompt.value_or(pairs));
@@ -141,23 +144,24 @@ std::vector<data::MicroBatch> larger_of_validation(const Workload& work,
   if (work.validation == nullptr) return {};
   const data::SampleStore& store = *work.validation;
   // As engine::validate takes them: one after the other, the last with what is left. The largest by
-  // each of what a batch's memory grows with: tokens, the longest sample's, targets, pictures, and
-  // of an encoder and its decoder the tokens and the most of one sample.
+  // each of what a batch's memory grows with: tokens, the longest sample's, targets, pictures,
+  // documents, and of an encoder and its decoder the tokens and the most of one sample.
   struct Group {
     int64_t first = 0, count = 0;
-    std::array<int64_t, 8> sizes = {};
+    std::array<int64_t, 9> sizes = {};
   };
-  std::array<Group, 8> most;
+  std::array<Group, 9> most;
   const int64_t size = recipe.train.micro_batch_size, limit = recipe.eval.max_iters;
   for (int64_t first = 0; first < store.count() && (limit == 0 || first / size < limit);
        first += size) {
     Group group{.first = first, .count = std::min(size, store.count() - first)};
-    auto& [tokens, longest, targets, pictures, source, longest_source, decoded, longest_decoded] =
-        group.sizes;
+    auto& [tokens, longest, targets, pictures, source, longest_source, decoded, longest_decoded,
+           documents] = group.sizes;
     for (int64_t i = first; i < first + group.count; ++i) {
       tokens += store.length(i);
       longest = std::max(longest, store.longest_document(i));
       targets += store.num_targets(i);
+      documents += store.num_documents(i);
       pictures += store.num_pictures(i);
       source += store.source_tokens(i);
       longest_source = std::max(longest_source, store.source_tokens(i));
@@ -179,6 +183,7 @@ std::vector<data::MicroBatch> larger_of_validation(const Workload& work,
     data::MicroBatch batch = data::make_micro_batch(store, samples, batch_options(work, recipe));
     if (every || batch.input_ids.size() > largest.input_ids.size() ||
         batch.source_ids.size() > largest.source_ids.size() ||
+        batch.cu_seqlens.size() > largest.cu_seqlens.size() ||
         batch.max_seqlen > largest.max_seqlen || batch.most_keys > largest.most_keys ||
         batch.source_max_seqlen > largest.source_max_seqlen ||
         batch.loss_tokens > largest.loss_tokens || batch.num_pictures > largest.num_pictures)
@@ -219,7 +224,9 @@ Candidate evaluate(const models::Model& model, const recipe::Recipe& recipe, con
   candidate.cost =
       step_cost(*adapted, recipe, device, candidate.prediction,
                 tokens * static_cast<double>(recipe.train.micro_batch_size),
-                {.tokens = tokens / static_cast<double>(work.samples.documents_per_sample()),
+                {.tokens = work.samples.is_in_blocks()
+                               ? work.samples.mean_document()
+                               : tokens / static_cast<double>(work.samples.documents_per_sample()),
                  .pictures = work.samples.mean_pictures()},
                 rank);
   return candidate;

@@ -19,7 +19,25 @@
 namespace snug::plan {
 namespace {
 
+// Of a block, as one document.
+data::Sample first_tokens(const data::SampleStore& samples, int64_t index, int64_t length) {
+  data::Sample joined;
+  for (int64_t d = 0; d < samples.num_documents(index); ++d) {
+    const data::Sample own = samples.sample(index, d);
+    joined.ids.insert(joined.ids.end(), own.ids.begin(), own.ids.end());
+    joined.labels.insert(joined.labels.end(), own.labels.begin(), own.labels.end());
+  }
+  joined.ids.resize(std::min(joined.ids.size(), static_cast<size_t>(length)));
+  joined.labels.resize(joined.ids.size());
+  return joined;
+}
+
 data::SampleStore cut_samples(const data::SampleStore& samples, int64_t length) {
+  // Blocks are joined again, so that each is full.
+  if (samples.is_in_blocks())
+    return data::SampleStore::build(
+        samples.num_different(), samples.ignore_index(),
+        [&](int64_t i) { return first_tokens(samples, i, length); }, /*num_workers=*/1);
   const int64_t documents = samples.documents_per_sample();
   data::SampleStore cut = data::SampleStore::build_groups(
       samples.num_different(), documents, samples.ignore_index(),

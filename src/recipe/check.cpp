@@ -370,9 +370,15 @@ void check_evaluation(const Recipe& r, Faults& faults) {
 std::vector<std::string> data_faults(const DataOptions& data, const std::set<std::string>& given) {
   Faults faults;
   const bool columns = data.class_path == "ImageFolder" || data.class_path == "HFDataset";
-  if (columns && data.path.empty())
+  const bool is_text = data.class_path == "TextFiles", has_path = columns || is_text;
+  if (has_path && data.path.empty())
     faults.push_back(
         fmt::format("data.path is not set: give the folder of --data {}", data.class_path));
+  if (is_text && (!data.packing || data.padding_in_loss))
+    faults.push_back(
+        "data.packing = false: blocks of text have no padding; leave it out, and "
+        "data.padding_in_loss "
+        "too");
   for (const char* key : {"data.split", "data.image_column", "data.text_column", "data.prompt"})
     if (!columns && given.contains(key))
       faults.push_back(
@@ -393,10 +399,11 @@ std::vector<std::string> data_faults(const DataOptions& data, const std::set<std
   if (data.class_path != "JSON" && !data.json_path.empty())
     faults.push_back(fmt::format("data.json_path = {} applies to --data JSON, not to {}",
                                  data.json_path, data.class_path));
-  if (!columns && !data.path.empty())
-    faults.push_back(fmt::format(
-        "data.path = {} applies to ImageFolder and HFDataset; for JSON use data.json_path",
-        data.path));
+  if (!has_path && !data.path.empty())
+    faults.push_back(
+        fmt::format("data.path = {} applies to ImageFolder, HFDataset and TextFiles; for JSON use "
+                    "data.json_path",
+                    data.path));
   if (data.padding_in_loss && data.packing && given.contains("data.packing"))
     faults.push_back(
         "data.packing = true and data.padding_in_loss = true: packed samples have no padding");

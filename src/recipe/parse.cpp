@@ -173,7 +173,9 @@ void resolve_data(DataOptions& data, const std::set<std::string>& given) {
 // Finds the data's file or folder; returns the faults.
 std::vector<std::string> resolve_show_data(ShowDataOptions& o, const std::set<std::string>& given) {
   o.given_keys = given;
-  const bool is_folder = o.data.class_path == "ImageFolder" || o.data.class_path == "HFDataset";
+  if (is_text_file(o.file) && !given.contains("data.class_path")) o.data.class_path = "TextFiles";
+  const bool is_folder = o.data.class_path == "ImageFolder" || o.data.class_path == "HFDataset" ||
+                         o.data.class_path == "TextFiles";
   std::string& path = is_folder ? o.data.path : o.data.json_path;
   if (!o.file.empty() && !path.empty())
     return {fmt::format("{} and {} {} both name the data; keep one", o.file,
@@ -264,7 +266,8 @@ void drop_idle_flags(std::vector<Setting>& settings) {
   });
 }
 
-// --data rows.jsonl means --data JSON --data.json_path rows.jsonl.
+// --data rows.jsonl means --data JSON --data.json_path rows.jsonl; --data book.txt means --data
+// TextFiles --data.path book.txt.
 void take_data_files(std::vector<Setting>& settings) {
   static constexpr std::array kEndings = {".json", ".jsonl", ".csv", ".tsv", ".parquet"};
   std::vector<Setting> taken;
@@ -274,11 +277,12 @@ void take_data_files(std::vector<Setting>& settings) {
     const bool is_file = std::ranges::any_of(kEndings, [&](const char* ending) {
       return text.size() > std::string_view(ending).size() && text.ends_with(ending);
     });
-    if (names_data && is_file) {
+    const bool is_document = is_text_file(text);
+    if (names_data && (is_file || is_document)) {
       Setting set = setting;
-      set.value.text = "JSON";
+      set.value.text = is_document ? "TextFiles" : "JSON";
       taken.push_back(std::move(set));
-      setting.key = "data.json_path";
+      setting.key = is_document ? "data.path" : "data.json_path";
     }
     taken.push_back(std::move(setting));
   }

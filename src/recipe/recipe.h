@@ -21,7 +21,7 @@ namespace snug::recipe {
 struct DataOptions {
   std::string class_path = "JSON";  // last word of litgpt.data.X: JSON, Alpaca2k, Alpaca, Dolly, …
   std::string json_path;            // a file or folder of Alpaca-style JSON or JSONL
-  std::string path;                 // folder of image and Hugging Face data sets
+  std::string path;                 // of image and Hugging Face data sets, and of texts
   std::optional<bool> mask_prompt;  // empty: of rows of turns
   double val_split_fraction = 0.05;
   std::optional<std::string> val_path;  // a validation file, instead of a split
@@ -29,6 +29,8 @@ struct DataOptions {
   bool include_multiturn_conversations = false;
   bool split_turns = false;
   bool keep_empty_answers = false;
+  Word<LongRows> long_rows = LongRows::Auto;
+  int64_t overlap = 0;  // tokens that pieces of a document share
   int64_t ignore_index = -100;
   uint64_t seed = 42;
   int64_t num_workers = 4;

@@ -231,8 +231,10 @@ void Finetune::open_data() {
   max_seqlen_ = std::max(train.longest(), dataset_.validation.longest());
   check_sample_options(dataset_, sample_options());
   log_->print(fmt::format(
-      "Data     {} training and {} validation samples, {} tokens{}, longest {}, {}",
+      "Data     {} training and {} validation {}, {} tokens{}, longest {}, {}",
       with_commas(train.count()), with_commas(dataset_.validation.count()),
+      train.is_in_blocks() ? fmt::format("blocks of {}", with_commas(train.most_tokens_of_sample()))
+                           : "samples",
       with_commas(train.total_tokens()),
       train.shares_prompts() ? " with the prompts of both answers once" : "", max_seqlen_,
       engine::is_synthetic(recipe_.data)

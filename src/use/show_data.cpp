@@ -142,7 +142,8 @@ struct ShownDocument {
 struct ShownSample {
   int64_t row = 0;
   bool held_out = false;
-  std::vector<ShownDocument> documents;  // one, or a pair's
+  bool is_pair = false;
+  std::vector<ShownDocument> documents;  // one, or a pair's, or a block's
   int64_t shared = 0;                    // tokens that a pair's begin with
 };
 
@@ -167,7 +168,8 @@ std::vector<ShownSample> choose_samples(const data::Dataset& dataset,
     ShownSample& sample = shown.emplace_back();
     sample.row = row;
     sample.held_out = at.held_out;
-    for (int64_t d = 0; d < store.documents_per_sample(); ++d)
+    sample.is_pair = store.documents_per_sample() > 1;
+    for (int64_t d = 0; d < store.num_documents(at.index); ++d)
       sample.documents.push_back(shown_document(store, at.index, d, tokenizer));
     const auto &first = sample.documents.front().ids, &last = sample.documents.back().ids;
     sample.shared = std::ranges::mismatch(first, last).in1 - first.begin();
@@ -273,13 +275,15 @@ std::string totals_text(const data::Dataset& dataset, const data::DataSurvey& fo
 void print_text(const std::vector<ShownSample>& shown, const std::string& totals, bool colours) {
   std::string text;
   for (const ShownSample& sample : shown) {
-    const bool is_pair = sample.documents.size() > 1;
     text +=
         fmt::format("Row {}{}: ", with_commas(sample.row), sample.held_out ? " (held out)" : "");
-    if (is_pair)
+    const bool is_block = !sample.is_pair && sample.documents.size() > 1;
+    if (is_block) text += fmt::format("a block of {} documents\n", sample.documents.size());
+    if (sample.is_pair)
       text += fmt::format("a pair, {} shared\n", plural(sample.shared, "token", "tokens"));
     for (const ShownDocument& document : sample.documents) {
-      if (is_pair) text += &document == &sample.documents.front() ? "Chosen: " : "Rejected: ";
+      if (sample.is_pair)
+        text += &document == &sample.documents.front() ? "Chosen: " : "Rejected: ";
       text += fmt::format("{}, {} in the loss\n{}\n",
                           plural(std::ssize(document.ids), "token", "tokens"),
                           with_commas(document.learnt), text_with_mask(document.parts, colours));
@@ -341,9 +345,13 @@ void print_json(const std::vector<ShownSample>& shown, const data::Dataset& data
     json own = as_json(sample.documents.front());
     own["row"] = sample.row;
     own["held_out"] = sample.held_out;
-    if (sample.documents.size() > 1) {
+    if (sample.is_pair) {
       own["rejected"] = as_json(sample.documents.back());
       own["shared_tokens"] = sample.shared;
+    } else if (sample.documents.size() > 1) {
+      own["more_documents"] = json::array();
+      for (size_t d = 1; d < sample.documents.size(); ++d)
+        own["more_documents"].push_back(as_json(sample.documents[d]));
     }
     out["shown"].push_back(std::move(own));
   }

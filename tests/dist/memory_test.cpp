@@ -90,9 +90,10 @@ void expect_plan_is_measurement(
     const std::vector<int64_t> longest = samples.longest_samples(size, recipe.data.packing);
     const auto mesh = test::world().make_mesh(
         engine::strategy_of(recipe, test::world().size(), 2).mesh, at::kCPU);
-    // The longest pair need not have the longest answer, or most targets: a plan joins them.
+    // The longest pair need not have the longest answer or most targets, nor a block most
+    // documents: a plan joins them.
     const data::MicroBatch largest =
-        samples.documents_per_sample() > 1
+        samples.documents_per_sample() > 1 || samples.is_in_blocks()
             ? data::make_micro_batch(samples, longest, tests::batch_options(recipe, *model))
             : plan::largest_micro_batch({.samples = samples, .reading = model->reads()}, recipe,
                                         size);

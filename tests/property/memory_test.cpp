@@ -49,8 +49,9 @@ void expect_plan_is_the_measurement(const recipe::Recipe& recipe, const std::str
   };
   const std::vector<int64_t> longest = samples.longest_samples(size, recipe.data.packing);
   plan::Prediction predicted = plan_of(plan::largest_micro_batch({samples}, recipe, size));
-  if (samples.documents_per_sample() > 1) {
-    // The longest pair need not have the longest answer, or most targets: the plan joins them.
+  if (samples.documents_per_sample() > 1 || samples.is_in_blocks()) {
+    // The longest pair need not have the longest answer or most targets, nor a block most
+    // documents: the plan joins them.
     const plan::Prediction most = predicted;
     predicted = plan_of(
         data::make_micro_batch(samples, longest, tests::batch_options(recipe, *tiny_model(shape))));

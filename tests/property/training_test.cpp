@@ -108,6 +108,18 @@ TEST_F(Training, AnyCutOfPairsTrainsTheSame) {
   }
 }
 
+// Of the same documents, each seen by itself.
+TEST_F(Training, BlocksTrainAsTheirDocuments) {
+  data::SampleStore blocks = samples_;
+  std::vector<int64_t> numbers(8);
+  blocks.cut_into_blocks({.length = blocks.total_tokens(), .joins = true}, numbers);
+  ASSERT_EQ(blocks.count(), 1);
+  TinyRun whole(tiny_recipe(), samples_), joined(tiny_recipe(), blocks);
+  const std::vector<double> expected = train(whole, eight_in(8), 5);
+  EXPECT_EQ(expected, train(joined, {{0}}, 5));
+  expect_same_weights(whole, joined, 0);
+}
+
 TEST_F(Training, UnevenMicroBatchesCountByTokens) {
   TinyRun whole(tiny_recipe(), samples_);
   TinyRun uneven(tiny_recipe(), samples_);

@@ -50,11 +50,18 @@ inline recipe::Recipe random_recipe(std::mt19937& random) {
   return recipe;
 }
 
-// In a fourth of the recipes preferences; the samples that they learn from.
+// In a fourth of the recipes preferences, in some of the others blocks of text; the samples that
+// they learn from.
 inline data::SampleStore with_objective(recipe::Recipe& recipe, int count, int longest,
                                         std::mt19937& random) {
   constexpr const char* kNames[] = {"dpo", "ipo", "hinge", "orpo", "simpo", "cpo"};
-  if (random() % 4 != 0) return random_samples(count, longest, random());
+  if (random() % 4 != 0) {
+    data::SampleStore samples = random_samples(count, longest, random());
+    std::vector<int64_t> numbers(static_cast<size_t>(samples.count()));
+    if (recipe.data.packing && random() % 4 == 0)
+      samples.cut_into_blocks({.length = longest / 2, .joins = true}, numbers);
+    return samples;
+  }
   recipe.objective = recipe::objective_defaults(kNames[random() % std::size(kNames)]);
   recipe.objective.share_prompt = random() % 2 == 0;
   return random_pairs(count, longest, random(), recipe.objective);

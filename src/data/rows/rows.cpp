@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -200,9 +201,7 @@ std::string_view without_byte_order_mark(std::string_view text) {
   return text;
 }
 
-void check_text(std::string_view text, const std::string& name) {
-  if (text.find_first_not_of(" \t\r\n") == std::string_view::npos)
-    throw UserError("{} is empty; it must hold at least one row", name);
+void check_utf8(std::string_view text, const std::string& name) {
   const size_t bad = find_invalid_utf8(text);
   if (bad == std::string_view::npos) return;
   throw UserError("{}:{}: byte {} (0x{:02x}) is not valid UTF-8; convert the file to UTF-8", name,
@@ -210,13 +209,14 @@ void check_text(std::string_view text, const std::string& name) {
                   static_cast<unsigned char>(text[bad]));
 }
 
-bool is_compressed(const std::filesystem::path& path) {
-  return path.extension() == ".gz" || path.extension() == ".zst";
+void check_text(std::string_view text, const std::string& name) {
+  if (text.find_first_not_of(" \t\r\n") == std::string_view::npos)
+    throw UserError("{} is empty; it must hold at least one row", name);
+  check_utf8(text, name);
 }
 
-// ".jsonl" for rows.jsonl.gz.
-std::string ending_of(const std::filesystem::path& path) {
-  return (is_compressed(path) ? path.stem() : path).extension().string();
+bool is_compressed(const std::filesystem::path& path) {
+  return path.extension() == ".gz" || path.extension() == ".zst";
 }
 
 // Numbers of JSON have no bounds, those of its parser have: whole ones beyond them are read as
@@ -273,6 +273,19 @@ std::vector<Row> read_text_rows(const std::filesystem::path& path, const Columns
 
 }  // namespace
 
+std::string ending_of(const std::filesystem::path& path) {
+  return (is_compressed(path) ? path.stem() : path).extension().string();
+}
+
+std::string read_text(const std::filesystem::path& path) {
+  const std::string whole = is_compressed(path)
+                                ? read_compressed(path)
+                                : read_file(path, std::numeric_limits<size_t>::max());
+  const std::string_view text = without_byte_order_mark(whole);
+  check_utf8(text, path.string());
+  return std::string(text);
+}
+
 std::vector<Row> read_rows(const std::filesystem::path& path, const Columns& columns) {
   if (std::error_code ignored; std::filesystem::is_directory(path, ignored))
     throw UserError("{} is a folder; name a .json, .jsonl, .csv, .tsv or .parquet file in it",
@@ -288,9 +301,7 @@ std::vector<Row> read_rows(const std::filesystem::path& path, const Columns& col
         "{}: the name must end in .json, .jsonl, .csv or .tsv, all of them also with .gz or .zst "
         "behind it, or in .parquet{}",
         path.string(),
-        ending == ".txt"
-            ? R"(; of a plain text make lines of {"text": "a document"} in a .jsonl file)"
-            : "");
+        ending == ".txt" ? "; --data TextFiles --data.path FILE reads a plain text" : "");
   if (rows.empty()) throw UserError("{} holds no rows; at least one is needed", path.string());
   for (Row& row : rows)
     for (std::string& picture : row.pictures) picture = (path.parent_path() / picture).string();

@@ -58,6 +58,12 @@ struct Columns {
 // pictures are relative to the file's folder. Throws UserError, also when there is no row.
 std::vector<Row> read_rows(const std::filesystem::path& path, const Columns& columns = {});
 
+// ".jsonl" for rows.jsonl.gz.
+std::string ending_of(const std::filesystem::path& path);
+// A file's text, also a compressed one's, without a byte order mark. Throws UserError if it is not
+// UTF-8.
+std::string read_text(const std::filesystem::path& path);
+
 // Makes each question with its answer a separate row, without the earlier turns.
 std::vector<Row> split_conversations(const std::vector<Row>& rows);
 

@@ -113,7 +113,7 @@ class DecoderModel final : public Model {
   }
   data::Reading reads() const override {
     return {.marks_padding = config_.num_experts > 0,
-            .is_rotated_by_length = config_.rope.type == kernels::cpu::RopeType::LongRope};
+            .rotates_by_length = config_.rope.type == kernels::cpu::RopeType::LongRope};
   }
   Placement placement(Layout layout, const nn::Parameter& parameter) const override;
   nlohmann::json hugging_face_config() const override { return config_.json; }

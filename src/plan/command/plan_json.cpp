@@ -100,7 +100,7 @@ json plan_json(const Planned& p) {
             {{"micro_batch_size", p.recipe.train.micro_batch_size},
              {"documents_per_sample", p.samples.documents_per_sample()},
              {"tokens_per_document", p.samples.longest()},
-             {"tokens_per_sample", p.samples.longest() * p.samples.documents_per_sample()},
+             {"tokens_per_sample", p.samples.most_tokens_of_sample()},
              {"global_batch_size", p.recipe.train.global_batch_size}}},
            {"notes", p.length.note.empty() ? json::array() : json::array({p.length.note})},
            {"fits", p.wanted_fits()},

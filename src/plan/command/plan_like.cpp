@@ -120,7 +120,7 @@ rivals::Options Like::options_of(const recipe::PlanOptions& given, const models:
       .loop = program_ == "lightning" ? rivals::Loop::Trainer : rivals::Loop::Fabric,
       .fused_attention = has_fused_attention(device_, recipe.precision),
       .batch = std::min(recipe.train.micro_batch_size, samples.count()),
-      .tokens = samples.longest(),
+      .tokens = samples.most_tokens_of_sample(),
       .reserved_limit = device_.kind == at::kCUDA ? device_.usable_bytes() : 0,
       .sharding = sharding_of(program_, litgpt_, recipe, deepspeed),
       .ranks = engine::named_ranks(recipe)};

@@ -334,7 +334,11 @@ std::vector<std::string> plan_lines(const Planned& p) {
       "Batch    {}, {} micro-batch{} a step{}",
       p.from_data
           ? fmt::format("{} {} of up to {} tokens{} ({} in all: the longest in the data{})",
-                        t.micro_batch_size, pairs ? "pairs" : "samples", p.samples.longest(),
+                        t.micro_batch_size,
+                        pairs                      ? "pairs"
+                        : p.samples.is_in_blocks() ? "blocks"
+                                                   : "samples",
+                        pairs ? p.samples.longest() : p.samples.most_tokens_of_sample(),
                         pairs ? " an answer" : "", with_commas(p.prediction().tokens),
                         p.samples.shares_prompts() ? ", prompts once" : "")
           : fmt::format("{} x {}{} tokens ({}, no data read)", t.micro_batch_size,

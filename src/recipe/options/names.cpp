@@ -36,6 +36,7 @@ constexpr DataClass kDataClasses[] = {
     {"LongForm", 0.05, "longform"},
     {"ImageFolder", 0.05, "auto"},
     {"HFDataset", 0.05, "auto"},
+    {"TextFiles", 0.05, "plain"},
     {"Synthetic", 0, "plain", 256},
 };
 
@@ -114,6 +115,10 @@ std::vector<std::string> data_names() {
   std::vector<std::string> names;
   for (const DataClass& known : kDataClasses) names.emplace_back(known.name);
   return names;
+}
+
+bool is_text_file(std::string_view name) {
+  return (name.ends_with(".txt") && name.size() > 4) || (name.ends_with(".md") && name.size() > 3);
 }
 
 double data_val_split_fraction(std::string_view name) {

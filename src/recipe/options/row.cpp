@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "recipe/numbers.h"
+#include "recipe/options/names.h"
 
 namespace snug::recipe {
 namespace {
@@ -69,6 +70,14 @@ std::string store_number(const Row& row, std::string_view text, std::optional<T>
   return {};
 }
 
+// Capitals do not matter: DPO is the choice dpo.
+std::string as_choice(const Row& row, std::string word) {
+  if (row.open) return word;
+  for (const std::string& choice : row.choices)
+    if (lower(choice) == lower(word)) return choice;
+  return word;
+}
+
 std::string store_choice(const Row& row, std::string_view text) {
   if (row.choices.empty() || row.open) return {};
   for (const auto* taken : {&row.choices, &row.quiet_choices})
@@ -97,7 +106,7 @@ std::string store_word(const Row& row, std::string_view text, std::string& out) 
   if (text.size() > most_bytes(row))
     return fmt::format("{} has {} bytes; give {} at most", quoted(text), text.size(),
                        most_bytes(row));
-  std::string word = row.normalise ? row.normalise(text) : std::string(text);
+  std::string word = as_choice(row, row.normalise ? row.normalise(text) : std::string(text));
   if (row.kind != TextKind::Verbatim) word = with_home(std::move(word));
   if (std::string fault = store_choice(row, word); !fault.empty()) return fault;
   if (row.kind == TextKind::Bytes) {

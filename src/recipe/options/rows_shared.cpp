@@ -24,11 +24,14 @@ std::vector<Row> data_rows(DataOptions& d) {
        .slot = &d.class_path,
        .help =
            "data source: a file of rows; JSON, with data.json_path; HFDataset, a folder in Hugging "
-           "Face's format; ImageFolder, pictures with a metadata file; Synthetic, random samples "
-           "for measurements without files; or a named data set, which is downloaded once",
+           "Face's format; ImageFolder, pictures with a metadata file; TextFiles, texts to read "
+           "on, with "
+           "data.path; Synthetic, random samples for measurements without files; or a named data "
+           "set, which is downloaded once",
        .choices = data_names(),
        .for_a_path =
-           "--data.json_path (rows), or with --data HFDataset or ImageFolder as --data.path",
+           "--data.json_path (rows), or with --data HFDataset, ImageFolder or TextFiles as "
+           "--data.path",
        .shown = "data",
        .aliases = {"data", "data.name"},
        .common = true,
@@ -46,8 +49,10 @@ std::vector<Row> data_rows(DataOptions& d) {
        .slot = &d.path,
        .help = "folder of the data set; for HFDataset: written by save_to_disk, or with Parquet "
                "files; for ImageFolder: with metadata.jsonl or metadata.csv, or the file with the "
-               "captions",
-       .kind = TextKind::Directory},
+               "captions; for TextFiles: with .txt and .md files, or files of rows with a column "
+               "text, or one such file",
+       .kind = TextKind::File,
+       .aliases = {"data.train_data_path"}},
       {.theme = kData,
        .key = "data.split",
        .slot = &d.split,
@@ -76,7 +81,8 @@ std::vector<Row> data_rows(DataOptions& d) {
        .key = "data.val_path",
        .slot = &d.val_path,
        .help = "separate validation file, instead of a share of the rows",
-       .kind = TextKind::File},
+       .kind = TextKind::File,
+       .aliases = {"data.val_data_path"}},
       {.theme = kData,
        .key = "data.prompt_style",
        .slot = &d.prompt_style,
@@ -132,6 +138,20 @@ std::vector<Row> data_rows(DataOptions& d) {
        .slot = &d.keep_empty_answers,
        .help = "learn to say nothing where an answer of a chat is empty, and does not think or "
                "call tools"},
+      {.theme = kData,
+       .key = "data.long_rows",
+       .slot = &d.long_rows,
+       .help = "what becomes of a row longer than train.max_seq_length: cut there; split into "
+               "samples, so that nothing is lost; or drop, left out. auto: texts are split, "
+               "others cut",
+       .choices = choices_of<LongRows>()},
+      {.theme = kData,
+       .key = "data.overlap",
+       .slot = &d.overlap,
+       .help = "how many tokens a piece of a split row repeats of the one before, to be read and "
+               "not learnt again",
+       .min = 0,
+       .max = 1e6},
       {.theme = kData,
        .key = "data.seed",
        .slot = &d.seed,
@@ -233,8 +253,8 @@ std::vector<Row> show_data_rows(ShowDataOptions& o) {
       {.theme = kShownData,
        .key = "file",
        .slot = &o.file,
-       .help = "the data file, as for --data.json_path; with --data HFDataset or ImageFolder: the "
-               "folder, as for --data.path",
+       .help = "the data file, as for --data.json_path; with --data HFDataset, ImageFolder or "
+               "TextFiles: the folder, as for --data.path",
        .kind = TextKind::File,
        .positional = true},
       {.theme = kShownData,

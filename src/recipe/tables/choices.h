@@ -72,6 +72,12 @@ template <>
 inline constexpr auto kWords<LrSchedule> = std::to_array<std::string_view>({"cosine", "linear",
                                                                             "constant"});
 
+// What becomes of documents longer than a sample. Auto: texts are split, all others cut.
+enum class LongRows { Auto, Cut, Split, Drop };
+template <>
+inline constexpr auto kWords<LongRows> = std::to_array<std::string_view>({"auto", "cut", "split",
+                                                                          "drop"});
+
 enum class OnOom { Stop, Split };
 template <>
 inline constexpr auto kWords<OnOom> = std::to_array<std::string_view>({"stop", "split"});

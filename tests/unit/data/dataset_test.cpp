@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/dataset.h"
 
+#include <algorithm>
 #include <map>
 
 #include "base/log.h"
@@ -88,6 +89,100 @@ TEST(Dataset, ReadsAFolderAndRefusesAFractionBesideIt) {
   options.val_split_fraction = 0.5;
   EXPECT_CONTAINS(message_of([&] { load_dataset(options, byte_encoder(true), nullptr); }),
                   "leave one out");
+}
+
+// One id a byte, and one at each document's beginning and end.
+TEST(Dataset, MakesBlocksOfTextFiles) {
+  const Folder folder;
+  fs::create_directories(folder.path() / "b/.hidden");
+  folder.write("a.txt",
+               "\xEF\xBB\xBF"
+               "Once upon");
+  folder.write("b/c.md", "# A title");
+  folder.write("b/d.jsonl", R"({"text":"a row"})"
+                            "\n"
+                            R"({"text":"and one more"})"
+                            "\n");
+  folder.write("b/.hidden/e.txt", "not read");
+  folder.write("b/picture.png", "neither");
+  folder.write("empty.txt", " \n");
+  DatasetOptions options;
+  options.name = "TextFiles";
+  options.path = folder.path();
+  options.val_split_fraction = 0;
+  options.max_seq_length = 16;
+  const Dataset dataset = load_dataset(options, byte_encoder(true), nullptr);
+  constexpr int64_t kTokens = (9 + 2) + (9 + 2) + (5 + 2) + (12 + 2);
+  EXPECT_EQ(dataset.train.total_tokens(), kTokens);
+  EXPECT_EQ(dataset.train.count(), 3);
+  EXPECT_EQ(dataset.train.length(0), 16);
+  EXPECT_EQ(dataset.train.length(1), 16);
+  EXPECT_EQ(dataset.train.num_documents(0), 2);
+  EXPECT_EQ(dataset.train.sample(0).ids.front(), kBos);
+  EXPECT_EQ(dataset.train_numbers.size(), 3U);
+  EXPECT_EQ(dataset.prompt_style, "plain");
+  // A validation file of its own, and the length that nobody gave.
+  options.val_path = folder.path() / "a.txt";
+  options.max_seq_length = 0;
+  const Dataset whole = load_dataset(options, byte_encoder(true), nullptr);
+  EXPECT_EQ(whole.train.count(), 1);
+  EXPECT_EQ(whole.validation.total_tokens(), 11);
+}
+
+TEST(Dataset, RefusesTextFilesThatAreNone) {
+  const Folder folder;
+  DatasetOptions options;
+  options.name = "TextFiles";
+  const auto refusal = [&](const fs::path& path) {
+    options.path = path;
+    return message_of([&] { load_dataset(options, byte_encoder(true), nullptr); });
+  };
+  EXPECT_CONTAINS(refusal(folder.path() / "absent"), "does not exist");
+  EXPECT_CONTAINS(refusal(folder.path()), "no text in it");
+  EXPECT_CONTAINS(refusal(folder.write("a.bin", "x")), ".txt, .md");
+  EXPECT_CONTAINS(refusal(folder.write("a.txt", "good\nbad \xff")), "a.txt:2: byte 9");
+  EXPECT_CONTAINS(refusal(folder.write("b.jsonl", R"({"instruction":"q","output":"a"})")),
+                  "row 1 is a question and its answer");
+  options.preferences = true;
+  EXPECT_CONTAINS(refusal(folder.path()), "--objective sft");
+}
+
+// Of texts nothing is lost unless asked; answers are cut unless asked.
+TEST(Dataset, LongRowsAreCutSplitOrDropped) {
+  const Folder folder;
+  DatasetOptions options;
+  options.json_path = folder.write("a.jsonl", R"({"text":"0123456789"})"
+                                              "\n"
+                                              R"({"text":"01"})"
+                                              "\n"
+                                              R"({"prompt":"abcdefg","completion":"hij"})"
+                                              "\n");
+  options.max_seq_length = 6;
+  options.warns = false;
+  const auto lengths = [&](LongRows long_rows) {
+    options.long_rows = long_rows;
+    const Dataset dataset = load_dataset(options, byte_encoder(false), nullptr);
+    std::vector<int64_t> found;
+    for (int64_t i = 0; i < dataset.train.count(); ++i) found.push_back(dataset.train.length(i));
+    EXPECT_EQ(dataset.train_numbers.size(), found.size());
+    std::ranges::sort(found);  // rows come in an order of their own
+    return found;
+  };
+  using Lengths = std::vector<int64_t>;
+  EXPECT_EQ(lengths(LongRows::Cut), (Lengths{3, 6, 6}));
+  EXPECT_EQ(lengths(LongRows::Auto), (Lengths{3, 5, 6, 6}));
+  EXPECT_EQ(lengths(LongRows::Split), (Lengths{3, 5, 5, 6, 6}));
+  EXPECT_EQ(lengths(LongRows::Drop), (Lengths{3}));
+  options.overlap = 2;
+  EXPECT_EQ(lengths(LongRows::Auto), (Lengths{3, 3, 6, 6, 6}));
+  options.overlap = 6;
+  EXPECT_CONTAINS(message_of([&] { lengths(LongRows::Split); }), "data.overlap = 6");
+  options.overlap = 0;
+  options.max_seq_length = 2;
+  EXPECT_CONTAINS(message_of([&] { lengths(LongRows::Drop); }), "all 3 samples are longer");
+  options.preferences = true;
+  options.json_path = folder.write("b.jsonl", R"({"prompt":"q","chosen":"a","rejected":"b"})");
+  EXPECT_CONTAINS(message_of([&] { lengths(LongRows::Split); }), "cannot be compared");
 }
 
 TEST(Dataset, FetchesANamedSetOnce) {

@@ -350,6 +350,88 @@ TEST(SampleStore, GivesBackWhatWentIn) {
   }
 }
 
+// As a script does that joins all ids and cuts them every so many, but that each document is seen
+// by itself.
+TEST(SampleStore, BlocksAreAllTokensInTheirOrder) {
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    const std::vector<Sample> samples = random_samples(seed);
+    const auto length = static_cast<int64_t>(2 + seed % 9);
+    SampleStore store;
+    std::vector<int32_t> all;
+    std::vector<int64_t> rows, row_of;  // of each sample, of each token
+    for (const Sample& sample : samples) {
+      store.append(sample);
+      all.insert(all.end(), sample.ids.begin(), sample.ids.end());
+      row_of.resize(all.size(), std::ssize(rows));
+      rows.push_back(std::ssize(rows));
+    }
+    store.cut_into_blocks({.length = length, .joins = true}, rows);
+    const auto tokens = std::ssize(all);
+    ASSERT_EQ(store.count(), (tokens + length - 1) / length);
+    ASSERT_EQ(std::ssize(rows), store.count());
+    EXPECT_EQ(store.total_tokens(), tokens);
+    EXPECT_EQ(store.most_tokens_of_sample(), std::min(length, tokens));
+    int64_t most_documents = 0;
+    for (int64_t i = 0; i < store.count(); ++i) {
+      const std::vector<int64_t> one = {i};
+      const MicroBatch batch = make_micro_batch(store, one, {});
+      const auto begin = all.begin() + i * length;
+      EXPECT_EQ(batch.input_ids,
+                std::vector<int32_t>(begin, begin + std::min(length, tokens - i * length)));
+      EXPECT_EQ(rows[static_cast<size_t>(i)], row_of[static_cast<size_t>(i * length)]);
+      for (size_t at = 0; at < batch.input_ids.size(); ++at) {
+        const auto token = static_cast<size_t>(i * length) + at;
+        const bool begins = at == 0 || row_of[token] != row_of[token - 1];
+        EXPECT_EQ(batch.positions[at] == 0, begins);
+        if (begins && at > 0) {
+          EXPECT_EQ(batch.targets[at - 1], -100);
+        }
+      }
+      EXPECT_EQ(std::ssize(batch.cu_seqlens) - 1, store.num_documents(i));
+      most_documents = std::max(most_documents, store.num_documents(i));
+    }
+    EXPECT_EQ(store.most_documents(1), most_documents);
+  }
+}
+
+TEST(SampleStore, PiecesOfADocumentRepeatTheOverlapWithoutLearningIt) {
+  SampleStore store;
+  store.append(sample_of({1, 2, 3, 4, 5, 6, 7}, 1, 6));
+  store.append(sample_of({8, 9}, 0, 2));
+  std::vector<int64_t> rows = {5, 6};
+  store.cut_into_blocks({.length = 4, .overlap = 2}, rows);
+  using Ints = std::vector<int32_t>;
+  ASSERT_EQ(store.count(), 4);
+  EXPECT_EQ(rows, (std::vector<int64_t>{5, 5, 5, 6}));
+  EXPECT_EQ(store.sample(0).ids, (Ints{1, 2, 3, 4}));
+  EXPECT_EQ(store.sample(1).ids, (Ints{3, 4, 5, 6}));
+  EXPECT_EQ(store.sample(1).labels, (Ints{-100, -100, 5, 6}));
+  EXPECT_EQ(store.sample(2).ids, (Ints{5, 6, 7}));
+  EXPECT_EQ(store.sample(2).labels, (Ints{-100, -100, 7}));
+  EXPECT_EQ(store.sample(3).ids, (Ints{8, 9}));
+  EXPECT_EQ(store.raw_tokens(0) + store.raw_tokens(1) + store.raw_tokens(2), 6);
+  // With an overlap each token but a document's first is learnt once.
+  EXPECT_EQ(store.num_targets(0) + store.num_targets(1) + store.num_targets(2), 6);
+  // Nothing is cut where nothing is longer.
+  SampleStore fits;
+  fits.append(sample_of({1, 2}, 0));
+  const uint64_t fingerprint = fits.fingerprint();
+  std::vector<int64_t> one = {1};
+  fits.cut_into_blocks({.length = 2}, one);
+  EXPECT_EQ(fits.fingerprint(), fingerprint);
+  EXPECT_FALSE(fits.is_in_blocks());
+}
+
+TEST(SampleStore, LeavesOutWhatIsLonger) {
+  SampleStore store;
+  for (const size_t size : {3U, 5U, 2U}) store.append(sample_of(std::vector<int32_t>(size, 7), 0));
+  std::vector<int64_t> rows = {1, 2, 3};
+  EXPECT_EQ(store.drop_longer(3, rows), 1);
+  EXPECT_EQ(rows, (std::vector<int64_t>{1, 3}));
+  EXPECT_EQ(store.count(), 2);
+  EXPECT_EQ(store.longest(), 3);
+}
+
 TEST(SampleStore, KeepsWhereASourceEnds) {
   SampleStore store;
   store.append(source_sample({5, 6, 1}, {7, 1}));

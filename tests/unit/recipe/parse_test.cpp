@@ -229,6 +229,24 @@ TEST(Parse, SyntheticDataHasAnEndOfItsOwn) {
   EXPECT_FALSE(parse("finetune_full x --data Alpaca").recipe.data.max_samples);
 }
 
+TEST(Parse, CapitalsOfAChoiceDoNotMatter) {
+  const Recipe recipe =
+      parse("finetune m --data rows.jsonl --objective DPO --strategy FSDP").recipe;
+  EXPECT_EQ(recipe.objective.name, ObjectiveName::Dpo);
+  EXPECT_EQ(recipe.strategy, "fsdp");
+}
+
+// A document to be read on is no file of rows.
+TEST(Parse, ATextFileNamesItsSource) {
+  const Recipe recipe = parse("finetune m --data book.txt --data.long_rows drop").recipe;
+  EXPECT_EQ(recipe.data.class_path, "TextFiles");
+  EXPECT_EQ(recipe.data.path, "book.txt");
+  EXPECT_EQ(recipe.data.long_rows, LongRows::Drop);
+  EXPECT_CONTAINS(parse_error("finetune m --data book.txt --data.packing false"),
+                  "blocks of text have no padding");
+  EXPECT_CONTAINS(parse_error("finetune m --data TextFiles"), "data.path is not set");
+}
+
 TEST(Parse, WrongValuesSayWhatIsWanted) {
   EXPECT_CONTAINS(parse_error("finetune_full x --train.epochs five"),
                   "--train.epochs: \"five\" is not a whole number from 1");

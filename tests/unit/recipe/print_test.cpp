@@ -46,6 +46,7 @@ class RandomRecipe {
     if (!objective_takes(own.name, "label_smoothing"))
       own.label_smoothing = objective.label_smoothing;
     if (!objective_takes(own.name, "sft_weight")) own.sft_weight = objective.sft_weight;
+    if (!objective_takes(own.name, "share_prompt")) own.share_prompt = objective.share_prompt;
     // Resolving lowers it to lr.
     recipe.train.min_lr = std::min(recipe.train.min_lr, o.lr);
     if (recipe.quantize.empty()) recipe.quantize = "bnb.fp4";
