@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <iterator>
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -13,6 +14,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "data/mismatched.h"
 #include "data/named_sets.h"
 #include "data/pictures/picture_dataset.h"
 #include "data/rows/hugging_face.h"
@@ -77,6 +79,7 @@ std::vector<Row> read_all(const std::vector<fs::path>& files, const Columns& col
 Columns columns_for(const DatasetOptions& options, std::set<std::string>& unread) {
   return {.pictures = options.reading.image_size > 0,
           .preferences = options.preferences,
+          .ratings = options.ratings,
           .unread = &unread};
 }
 
@@ -269,10 +272,10 @@ std::string usual_reason(const std::string& style, const RowCounts& counts) {
 Split read_split(const DatasetOptions& options, const NamedSet* set,
                  const DownloadFunction& download, std::set<std::string>& unread) {
   const Columns columns = columns_for(options, unread);
-  if (set && options.preferences)
-    throw UserError("--data {}: its rows have one answer, and preferences compare two; give a file",
-                    set->name);
-  if (is_text(options) && options.preferences)
+  if (set && (options.preferences || options.ratings))
+    throw UserError("--data {}: its rows have one answer, {}; give a file", set->name,
+                    options.ratings ? "which nobody rated" : "and preferences compare two");
+  if (is_text(options) && (options.preferences || options.ratings))
     throw UserError("--data TextFiles: texts are no answers to compare; use --objective sft");
   Split split = set                           ? read_named_data(options, *set, download)
                 : options.name == "HFDataset" ? read_hugging_face_data(options, columns)
@@ -312,9 +315,10 @@ std::string shared_system(std::span<const Row> rows) {
 using NoneReadable = PictureBatchSource::NoneReadable;
 
 std::unique_ptr<BatchSource> batches_of(const Dataset& dataset, const SampleStore& samples,
-                                        const PictureIndex& pictures, NoneReadable none_readable) {
+                                        const SampleStore& others, const PictureIndex& pictures,
+                                        NoneReadable none_readable) {
   if (pictures.rows == nullptr)
-    return std::make_unique<TokenBatchSource>(samples, dataset.batch_options);
+    return std::make_unique<TokenBatchSource>(samples, others, dataset.batch_options);
   return std::make_unique<PictureBatchSource>(samples, pictures, dataset.batch_options,
                                               dataset.processor, dataset.num_workers,
                                               none_readable);
@@ -340,6 +344,42 @@ Dataset load_picture_dataset(std::shared_ptr<const PictureRows> pictures,
   return dataset;
 }
 
+// Leaves out samples that teach nothing, and of ratings their rows.
+void drop_without_loss(SampleStore& samples, std::vector<int64_t>& numbers, std::vector<Row>& rows,
+                       const DatasetOptions& options) {
+  if (!options.ratings) return samples.drop_without_loss(numbers);
+  std::vector<int64_t> kept(numbers.size());
+  std::iota(kept.begin(), kept.end(), 0);
+  samples.drop_without_loss(kept);
+  if (kept.size() == numbers.size()) return;
+  std::vector<int64_t> own;
+  std::vector<Row> own_rows;
+  for (const int64_t i : kept) {
+    own.push_back(numbers[static_cast<size_t>(i)]);
+    own_rows.push_back(std::move(rows[static_cast<size_t>(i)]));
+  }
+  numbers = std::move(own);
+  rows = std::move(own_rows);
+}
+
+// Puts the verdicts beside the samples. Returns their prompts with answers to others.
+SampleStore add_ratings(SampleStore& samples, const std::vector<Row>& rows,
+                        const DatasetOptions& options, const char* part) {
+  if (samples.empty()) return {};
+  ColumnOfNumbers labels;
+  for (const Row& row : rows) labels.values.push_back(row.desirable ? 1 : 0);
+  samples.set_columns({std::move(labels)});
+  const int64_t back = mismatch(samples);
+  const std::string what = fmt::format(
+      "{} data: {} with the same prompt; kto sees how far the model moves by answers to "
+      "other prompts, of which it needs at least one more",
+      part, counted(samples.num_different(), "answer"));
+  const bool is_needed = !options.keep_without_loss && std::string_view(part) != "validation";
+  if (back == 0 && is_needed) throw UserError("{}", what);
+  if (back == 0 && options.warns) warn("{}", what);
+  return mismatched(samples, back, options.max_seq_length);
+}
+
 }  // namespace
 
 std::string usual_style(std::span<const Row> rows, const TextEncoder& encoder) {
@@ -356,13 +396,13 @@ LongRows long_rows_of(const DatasetOptions& options, const Reading& reading) {
   const bool stands_together = reading.source || reading.image_size > 0;
   const bool is_cut = options.long_rows == LongRows::Cut || options.long_rows == LongRows::Auto;
   if (is_cut && (stands_together || options.max_seq_length <= 0)) return LongRows::Cut;
-  if (options.long_rows == LongRows::Drop && !stands_together) return LongRows::Drop;
   if (stands_together)
     throw UserError(
-        "data.long_rows = {}: samples of pictures, and those of an encoder and a decoder, can only "
-        "be "
-        "cut; leave it out",
+        "data.long_rows = {}: samples of pictures, and those of an encoder and a decoder, are cut; "
+        "leave it out",
         options.long_rows == LongRows::Drop ? "drop" : "split");
+  if (options.ratings && !is_cut)
+    throw UserError("data.long_rows: answers that are rated are cut; leave it out");
   if (options.preferences && options.long_rows == LongRows::Split)
     throw UserError(
         "data.long_rows = split: a part of an answer cannot be compared; use cut or drop");
@@ -422,6 +462,11 @@ Dataset load_dataset(const DatasetOptions& options, const TextEncoder& encoder,
         "end");
   std::set<std::string> unread;
   Split split = read_split(options, set, download, unread);
+  // After rows were held out: both answers of a pair stay on one side.
+  if (options.ratings) {
+    split.train = unpaired(std::move(split.train));
+    split.validation = unpaired(std::move(split.validation));
+  }
   if (!style) style = PromptStyle::make(usual_style(split.train, encoder), encoder);
   const bool pictures = shows_pictures(split, options.reading);
   const Reading reading = pictures ? options.reading : text_alone(options.reading);
@@ -432,6 +477,7 @@ Dataset load_dataset(const DatasetOptions& options, const TextEncoder& encoder,
       .max_seq_length = options.max_seq_length,
       .long_rows = long_rows,
       .keep_empty_answers = options.keep_empty_answers,
+      .answers_alone = options.ratings,
       .vocabulary = options.vocabulary,
       .reading = pictures ? options.reading : text_alone(options.reading)};
   Dataset dataset;
@@ -458,18 +504,24 @@ Dataset load_dataset(const DatasetOptions& options, const TextEncoder& encoder,
   const bool drops = !pictures && !options.keep_without_loss;
   report(dataset.train, options.part, dataset.prompt_style, options, drops);
   // A step of such samples alone would change the weights by their decay.
-  if (drops) dataset.train.drop_without_loss(dataset.train_numbers);
+  if (drops) drop_without_loss(dataset.train, dataset.train_numbers, split.train, options);
   dataset.validation = tokenize(split.validation, dataset.validation_pictures);
   shorten(dataset.validation, dataset.validation_numbers, "validation", long_rows, options);
-  const bool has_pairs = options.preferences && drops;
+  const bool compares = (options.preferences || options.ratings) && drops;
   dataset.processor = options.processor;
   dataset.num_workers = options.num_workers;
-  report(dataset.validation, "validation", dataset.prompt_style, options, has_pairs);
+  report(dataset.validation, "validation", dataset.prompt_style, options, compares);
   // Two equal answers would count as a pair that is not learnt.
-  if (has_pairs) dataset.validation.drop_without_loss(dataset.validation_numbers);
+  if (compares)
+    drop_without_loss(dataset.validation, dataset.validation_numbers, split.validation, options);
   if (options.share_prompts) {
     dataset.train.share_prompts();
     dataset.validation.share_prompts();
+  }
+  if (options.ratings) {
+    dataset.train_others = add_ratings(dataset.train, split.train, options, options.part);
+    dataset.validation_others =
+        add_ratings(dataset.validation, split.validation, options, "validation");
   }
   split.validation.resize(std::min(kShownRows, split.validation.size()));
   dataset.validation_rows = std::move(split.validation);
@@ -478,7 +530,7 @@ Dataset load_dataset(const DatasetOptions& options, const TextEncoder& encoder,
 
 std::optional<bool> masks_prompts(const Dataset& dataset, std::optional<bool> given) {
   if (dataset.train_pictures.rows != nullptr) return true;
-  if (dataset.train.documents_per_sample() > 1) return true;
+  if (dataset.train.documents_per_sample() > 1 || !dataset.train_others.empty()) return true;
   if (given) return given;
   const RowCounts& counts = dataset.row_counts;
   const int64_t others =
@@ -512,11 +564,11 @@ MicroBatchOptions batch_options(const DatasetOptions& options, const Reading& re
 }
 
 std::unique_ptr<BatchSource> Dataset::train_batches() const {
-  return batches_of(*this, train, train_pictures, NoneReadable::Refuse);
+  return batches_of(*this, train, train_others, train_pictures, NoneReadable::Refuse);
 }
 
 std::unique_ptr<BatchSource> Dataset::validation_batches() const {
-  return batches_of(*this, validation, validation_pictures, NoneReadable::GoOn);
+  return batches_of(*this, validation, validation_others, validation_pictures, NoneReadable::GoOn);
 }
 
 std::vector<std::string> dataset_names() {

@@ -36,6 +36,7 @@ struct DatasetOptions {
   bool split_turns = false;         // see split_turns()
   bool preferences = false;         // rows say which of two answers is better
   bool share_prompts = false;       // of both answers (SampleStore::share_prompts)
+  bool ratings = false;             // rows say of an answer whether it is good
   bool keep_empty_answers = false;  // of chats: learn that nothing is said
   LongRows long_rows = LongRows::Cut;
   int64_t overlap = 0;             // tokens that pieces of a split row share
@@ -100,7 +101,10 @@ inline constexpr int64_t kUsualBlock = 2048;
 inline constexpr size_t kShownRows = 16;
 
 struct Dataset {
+  // The first column of ratings says which are desirable (1, else 0).
   SampleStore train, validation;
+  // Each rated sample's prompt with an answer to another one; else empty.
+  SampleStore train_others, validation_others;
   std::vector<int64_t> train_numbers, validation_numbers;  // each sample's row; empty for pictures
   RowCounts row_counts;
   PictureIndex train_pictures, validation_pictures;

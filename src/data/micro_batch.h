@@ -82,6 +82,10 @@ class BatchSource {
   // Makes the micro-batch of these samples. A plan has one that stands for all.
   virtual std::shared_ptr<const MicroBatch> make(std::span<const int64_t> indices) = 0;
 
+  // The same samples' other documents, which are read without learning from them
+  // (nn::Objective::estimate). Null: they have none.
+  virtual BatchSource* others() { return nullptr; }
+
   // Announces the next micro-batches in order, so that they can be made ahead. Requesting others is
   // allowed but waits.
   virtual void expect(const std::vector<std::vector<int64_t>>& /*micro_batches*/) {}
@@ -90,18 +94,26 @@ class BatchSource {
   virtual int64_t num_unreadable() const { return 0; }
 };
 
-// For samples without pictures. Borrows the store.
+// For samples without pictures. Borrows the stores.
 class TokenBatchSource : public BatchSource {
  public:
   TokenBatchSource(const SampleStore& samples, const MicroBatchOptions& options)
       : samples_(samples), options_(options) {}
+  // `others`: a document for each sample.
+  TokenBatchSource(const SampleStore& samples, const SampleStore& others,
+                   const MicroBatchOptions& options)
+      : TokenBatchSource(samples, options) {
+    if (!others.empty()) others_ = std::make_unique<TokenBatchSource>(others, options);
+  }
   std::shared_ptr<const MicroBatch> make(std::span<const int64_t> indices) override {
     return std::make_shared<const MicroBatch>(make_micro_batch(samples_, indices, options_));
   }
+  BatchSource* others() override { return others_.get(); }
 
  private:
   const SampleStore& samples_;
   MicroBatchOptions options_;
+  std::unique_ptr<TokenBatchSource> others_;
 };
 
 }  // namespace snug::data

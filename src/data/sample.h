@@ -25,6 +25,7 @@ struct SampleOptions {
   int64_t max_seq_length = 0;   // tokens, for source and target each; 0 or less: no limit
   LongRows long_rows = LongRows::Cut;
   bool keep_empty_answers = false;  // of a chat: learn that nothing is said
+  bool answers_alone = false;       // as make_samples() makes them, of rows without others too
   int64_t vocabulary = 0;           // rows of the model's embedding; 0: not known
   Reading reading = {};
 };

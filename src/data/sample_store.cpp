@@ -17,7 +17,7 @@ SampleStore SampleStore::tokenize(std::span<const Row> rows, const PromptStyle& 
   const auto make = [&](int64_t i) -> std::vector<Sample> {
     const Row& row = rows[static_cast<size_t>(i)];
     try {
-      if (has_others) return make_samples(row, style, encoder, options);
+      if (has_others || options.answers_alone) return make_samples(row, style, encoder, options);
       return {make_sample(row, style, encoder, options)};
     } catch (const UserError& error) {
       throw UserError("data row {}: {}", row.number > 0 ? row.number : i + 1, error.what());

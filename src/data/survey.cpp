@@ -79,6 +79,17 @@ std::vector<LengthBin> bins_of(const std::vector<int64_t>& sorted) {
 
 }  // namespace
 
+bool is_desirable(const SampleStore& samples, int64_t index) {
+  return samples.numbers(samples.columns().front(), index, 0).front() > 0;
+}
+
+RatingCounts count_ratings(const SampleStore& samples) {
+  RatingCounts counts;
+  for (int64_t i = 0; i < samples.count(); ++i)
+    ++(is_desirable(samples, i) ? counts.desirable : counts.undesirable);
+  return counts;
+}
+
 int64_t learnt_tokens(const SampleStore& store, int64_t index, int64_t d) {
   // The first token is never a target, since nothing precedes it.
   const auto ids = store.document(index, d).stored;

@@ -39,6 +39,13 @@ struct DataSurvey {
 
 DataSurvey survey(const Dataset& dataset);
 
+// How many samples have which rating.
+struct RatingCounts {
+  int64_t desirable = 0, undesirable = 0;
+};
+RatingCounts count_ratings(const SampleStore& samples);
+bool is_desirable(const SampleStore& samples, int64_t index);
+
 // The row that a sample came from, counted from 1.
 int64_t row_number(const Dataset& dataset, SampleAt at);
 // All samples, by their rows.

@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <utility>
 
 #include "base/error.h"
+#include "data/mismatched.h"
 #include "data/random.h"
 #include "data/sampler.h"
 #include "files/pictures/picture.h"
@@ -99,6 +101,19 @@ SyntheticPicture synthetic_picture(int64_t index) {
           .shape = index / SyntheticPicture::kColours % SyntheticPicture::kShapes};
 }
 
+namespace {
+
+// Every other sample is a good answer. Returns their prompts with answers to others.
+SampleStore add_ratings(SampleStore& samples, const DatasetOptions& options) {
+  if (samples.empty()) return {};
+  ColumnOfNumbers labels;
+  for (int64_t i = 0; i < samples.num_different(); ++i) labels.values.push_back(i % 2 == 0 ? 1 : 0);
+  samples.set_columns({std::move(labels)});
+  return mismatched(samples, mismatch(samples), options.max_seq_length);
+}
+
+}  // namespace
+
 Dataset load_synthetic(const DatasetOptions& options) {
   SNUG_CHECK(options.max_seq_length > 0 && options.vocabulary > 1,
              "Synthetic data of {} tokens of a vocabulary of {}", options.max_seq_length,
@@ -134,6 +149,10 @@ Dataset load_synthetic(const DatasetOptions& options) {
   Dataset dataset;
   dataset.validation = build(0, held_out);
   dataset.train = build(held_out, num_samples - held_out);
+  if (options.ratings) {
+    dataset.train_others = add_ratings(dataset.train, options);
+    dataset.validation_others = add_ratings(dataset.validation, options);
+  }
   dataset.batch_options = batch_options(options, options.reading, /*pad=*/0);
   dataset.processor = options.processor;
   dataset.num_workers = options.num_workers;

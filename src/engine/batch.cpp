@@ -92,6 +92,13 @@ nn::Batch to_device(const data::MicroBatch& batch, at::Device device, HeadRows r
   return result;
 }
 
+void set_estimate(nn::Batch& batch, double estimate, at::Device device) {
+  const memory::CategoryGuard category(memory::Category::Data);
+  if (batch.upload == nullptr) batch.upload = std::make_shared<ops::Upload>(device);
+  const auto number = static_cast<float>(estimate);
+  batch.estimate = batch.upload->tensor(&number, {1}, at::kFloat);
+}
+
 ops::Borders borders(const std::vector<int32_t>& values, ops::Upload& upload) {
   const memory::CategoryGuard category(memory::Category::Data);
   return {sent(values, upload), values};

@@ -17,6 +17,8 @@ namespace snug::engine {
 enum class HeadRows { Counted, All };
 nn::Batch to_device(const data::MicroBatch& batch, at::Device device,
                     HeadRows rows = HeadRows::Counted);
+// A batch's estimate (core/nn/objective.h), sent as its other tensors are.
+void set_estimate(nn::Batch& batch, double estimate, at::Device device);
 // What an objective counts the terms of a micro-batch by.
 nn::BatchCounts counts_of(const data::MicroBatch& batch);
 ops::Borders borders(const std::vector<int32_t>& values, ops::Upload& upload);

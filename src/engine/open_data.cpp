@@ -8,6 +8,8 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/text.h"
+#include "data/survey.h"
 #include "data/synthetic.h"
 #include "engine/steps/objective.h"
 #include "files/hub/download.h"
@@ -37,6 +39,30 @@ bool reads_text(const recipe::DataOptions& data) {
 // Where nobody has said how long samples may be and the model does not end anywhere: T5 was trained
 // with so many tokens.
 constexpr int64_t kUsualTokens = 512;
+
+// Ethayarajh et al. 2024, equation 8: the desirable answers weigh from as much as the others to 4/3
+// of it.
+void tell_of_balance(const recipe::ObjectiveOptions& objective, const data::Dataset& dataset) {
+  if (!recipe::learns_from_ratings(objective.name)) return;
+  const data::RatingCounts counts = data::count_ratings(dataset.train);
+  if (counts.desirable == 0 || counts.undesirable == 0)
+    return warn("kto: all {} answers are rated {}; it learns from good and from bad ones",
+                with_commas(dataset.train.count()), counts.desirable > 0 ? "good" : "bad");
+  const auto good = static_cast<double>(counts.desirable),
+             bad = static_cast<double>(counts.undesirable);
+  const double desirable = good * objective.desirable_weight,
+               undesirable = bad * objective.undesirable_weight;
+  constexpr double kMost = 4.0 / 3, kRounding = 0.005;
+  if (desirable >= undesirable * (1 - kRounding) && desirable <= undesirable * (kMost + kRounding))
+    return;
+  const bool has_more_good = desirable > undesirable;
+  const double wanted = has_more_good ? desirable / bad : undesirable / good;
+  warn(
+      "kto: {} good and {} bad answers, which weigh {:.2f} to 1; from 1 to 1.33 is recommended: "
+      "--objective.{}_weight {:.2f} makes it 1",
+      with_commas(counts.desirable), with_commas(counts.undesirable), desirable / undesirable,
+      has_more_good ? "undesirable" : "desirable", wanted);
+}
 
 }  // namespace
 
@@ -115,11 +141,12 @@ data::Dataset open_data(const recipe::Recipe& recipe, const models::Model& model
                         const std::filesystem::path& checkpoint,
                         const tokenizer::Tokenizer* tokenizer) {
   check_objective(model, recipe);
-  if (recipe::learns_from_pairs(recipe.objective.name) && model.routing().balance > 0)
+  if (recipe::compares_answers(recipe.objective.name) && model.routing().balance > 0)
     warn("objective {}: experts are not balanced, which is a term of sft's loss alone",
          recipe.objective.name);
   data::DatasetOptions options = dataset_options(recipe.data, model, checkpoint);
   options.preferences = recipe::learns_from_pairs(recipe.objective.name);
+  options.ratings = recipe::learns_from_ratings(recipe.objective.name);
   options.val_split_fraction = held_out_fraction(recipe);
   options.share_prompts = shares_prompts(model, recipe);
   if (is_synthetic(recipe.data)) {
@@ -131,7 +158,9 @@ data::Dataset open_data(const recipe::Recipe& recipe, const models::Model& model
     return data::load_synthetic(options);
   }
   SNUG_CHECK(tokenizer != nullptr, "--data {} without a tokenizer", recipe.data.class_path);
-  return load_data(recipe, std::move(options), *tokenizer);
+  data::Dataset dataset = load_data(recipe, std::move(options), *tokenizer);
+  tell_of_balance(recipe.objective, dataset);
+  return dataset;
 }
 
 data::Dataset load_data(const recipe::Recipe& recipe, data::DatasetOptions options,

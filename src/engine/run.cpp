@@ -92,6 +92,7 @@ StepResult Run::step(const SampleIndices& micro_batches, double lr) {
   dropout_key_ =
       mix64(recipe_.seed ^ mix64(static_cast<uint64_t>(engine_->optimizer->num_steps())));
   try {
+    estimate_ = estimate(micro_batches);
     take_step(batches, lr, result);
   } catch (...) {
     engine_->drop_gradients();
@@ -100,6 +101,20 @@ StepResult Run::step(const SampleIndices& micro_batches, double lr) {
   engine_->drop_gradients();
   observer_->after_update();
   return result;
+}
+
+double Run::estimate(const SampleIndices& micro_batches) {
+  if (engine_->objective->estimate() == nullptr) return 0;
+  SampleIndices own = micro_batches;
+  // One that others have and this process has not is run all the same, for their sake.
+  if (engine_->mesh->is_single()) std::erase(own, std::vector<int64_t>());
+  observer_->begin_estimate();
+  const double found = engine::estimate(
+      *engine_->executor, samples_, own,
+      {.compute = engine_->precision.compute, .objective = engine_->objective.get()},
+      engine_->mesh.get());
+  observer_->end_estimate();
+  return found;
 }
 
 // Sweep, norm, update: weights are published by the updater, as they are updated or later.
@@ -218,6 +233,8 @@ void Run::forward_backward(const Batches& batches, StepResult& result) {
     const trace::Timed timed(trace::Track::Computation, "data");
     const data::MicroBatch& batch = *batches[static_cast<size_t>(i)];
     nn::Batch own = engine::own_tokens(batch, engine_->device, *engine_->mesh);
+    if (engine_->objective->estimate() != nullptr)
+      engine::set_estimate(own, estimate_, engine_->device);
     const auto rows = engine::places_of(own);
     return {.batch = std::move(own),
             .pass = {.compute = engine_->precision.compute,
@@ -244,7 +261,7 @@ void Run::forward_backward(const Batches& batches, StepResult& result) {
   sums = engine_->mesh->group(dist::Axis::Pipeline).sum(sums);
   sums = engine_->mesh->gradients().sum(sums);
   result.loss = without_sign(sums.front());
-  result.figures.assign(sums.begin() + 1, sums.begin() + num_sums);
+  result.figures = engine_->objective->figures_of({sums.begin() + 1, sums.begin() + num_sums});
   result.routed.assign(sums.begin() + num_sums, sums.end());
 }
 

@@ -104,6 +104,8 @@ class Run {
   Batches make_batches(const SampleIndices& micro_batches) const;
   // What all processes' micro-batches count, before any has run.
   StepResult count(const Batches& batches) const;
+  // What the objective has to know of these samples before its passes.
+  double estimate(const SampleIndices& micro_batches);
   // `result` has the counts of the micro-batches, and gets their loss and routes.
   void forward_backward(const Batches& batches, StepResult& result);
   void take_step(const Batches& batches, double lr, StepResult& result);
@@ -120,6 +122,7 @@ class Run {
   StepObserver* observer_ = &nobody_;
   bool is_updating_ = false;
   uint64_t dropout_key_ = 0;            // of the step
+  double estimate_ = 0;                 // of the step
   SampleIndices last_;                  // of the last step
   exec::NumberWatch* watch_ = nullptr;  // owned by the executor; null until one is needed
 };

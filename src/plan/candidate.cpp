@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "engine/strategy.h"
 #include "engine/techniques/behaviour.h"
 #include "models/family.h"
+#include "recipe/tables/objectives.h"
 
 namespace snug::plan {
 namespace {
@@ -86,6 +88,16 @@ data::MicroBatchOptions batch_options(const Workload& work, const recipe::Recipe
           .reading = work.reading};
 }
 
+// The same of the samples' other documents.
+std::optional<Workload> of_others(const Workload& work) {
+  if (work.others == nullptr || work.others->empty()) return std::nullopt;
+  return Workload{.samples = *work.others,
+                  .max_seqlen = work.max_seqlen,
+                  .reading = work.reading,
+                  .made_up = work.made_up,
+                  .validation = work.validation_others};
+}
+
 ShownPlans* shown_plans = nullptr;
 
 }  // namespace
@@ -116,6 +128,7 @@ data::MicroBatch largest_micro_batch(const Workload& work, const recipe::Recipe&
     batch = data::make_micro_batch(largest, largest.longest_samples(num_samples), options);
   }
   const bool pairs = work.samples.documents_per_sample() > 1;
+  const bool compares = recipe::compares_answers(recipe.objective.name);
   // A shorter pair may have the longest answer, and any block the longest document; others may have
   // more documents, for which a plan has empty ones.
   if (pairs || work.samples.is_in_blocks()) batch.max_seqlen = work.samples.longest();
@@ -124,7 +137,7 @@ data::MicroBatch largest_micro_batch(const Workload& work, const recipe::Recipe&
                             batch.cu_seqlens.back());
   add_pictures(batch, work, num_samples);
   // In real data, masked prompts will have no loss.
-  batch.picks_rows = picks_rows || (work.made_up && recipe.data.mask_prompt.value_or(pairs));
+  batch.picks_rows = picks_rows || (work.made_up && recipe.data.mask_prompt.value_or(compares));
   constexpr int32_t kAnyToken = 0;
   const int64_t most = work.samples.most_targets(num_samples);
   for (int32_t& target : batch.targets) {
@@ -207,16 +220,23 @@ Candidate evaluate(const models::Model& model, const recipe::Recipe& recipe, con
   if (shown_plans != nullptr) shown_plans->count();
   const data::MicroBatch largest = largest_micro_batch(work, recipe, recipe.train.micro_batch_size);
   Candidate candidate{.recipe = recipe};
+  const std::optional<Workload> others = of_others(work);
+  std::optional<data::MicroBatch> largest_of_others;
+  if (others)
+    largest_of_others = largest_micro_batch(*others, recipe, recipe.train.micro_batch_size);
   const auto transport = device.kind == at::kCUDA ? dist::Transport::Nccl : dist::Transport::Mpi;
-  candidate.prediction =
-      predict(model, recipe, largest, work.max_seqlen,
-              {.device = device.kind,
-               .flash_attention = device.flash_attention,
-               .reserved_limit = device.usable_bytes(),
-               .timeline = true,
-               .sketch = detail == Detail::Sketch,
-               .validation = larger_of_validation(work, recipe, largest),
-               .mesh = dist::planned_mesh(engine::named_strategy(recipe).mesh, rank, transport)});
+  candidate.prediction = predict(
+      model, recipe, largest, work.max_seqlen,
+      {.device = device.kind,
+       .flash_attention = device.flash_attention,
+       .reserved_limit = device.usable_bytes(),
+       .timeline = true,
+       .sketch = detail == Detail::Sketch,
+       .validation = larger_of_validation(work, recipe, largest),
+       .others = largest_of_others,
+       .validation_others = others ? larger_of_validation(*others, recipe, *largest_of_others)
+                                   : std::vector<data::MicroBatch>(),
+       .mesh = dist::planned_mesh(engine::named_strategy(recipe).mesh, rank, transport)});
   const double tokens =
       static_cast<double>(work.samples.total_tokens()) / static_cast<double>(work.samples.count());
   const auto adapted = models::model_like(model);

@@ -27,6 +27,9 @@ struct Workload {
   bool made_up = false;        // no data was read: the samples are placeholders
   // Held out, in the order in which they are read; null: none.
   const data::SampleStore* validation = nullptr;
+  // The other document of each sample and of each held-out one, which is read without learning from
+  // it (nn::Objective::estimate); null: there are none, or they are no longer than the samples.
+  const data::SampleStore *others = nullptr, *validation_others = nullptr;
 };
 
 // A micro-batch with more tokens is a mistake, and planning it would take very long.

@@ -9,6 +9,7 @@
 #include "engine/strategy.h"
 #include "engine/techniques/behaviour.h"
 #include "models/family.h"
+#include "recipe/tables/objectives.h"
 #include "recipe/techniques/checkpointing.h"
 
 namespace snug::plan {
@@ -178,7 +179,9 @@ StepCost step_cost(const models::Model& model, const recipe::Recipe& recipe,
   const double share = tokens / static_cast<double>(std::max<int64_t>(1, prediction.tokens));
   // Forward, gradients of inputs, and gradients of weights, which frozen weights lack.
   const double forward = recipe.lora.enabled ? 1.0 / 2 : 1.0 / 3;
-  const double repeated = 1 + recomputed_share(recipe, model) * forward;
+  // Before a step's first round other documents go forward, which are about as long.
+  const double of_others = recipe::learns_from_ratings(recipe.objective.name) ? 1 / rounds : 0;
+  const double repeated = 1 + (recomputed_share(recipe, model) + of_others) * forward;
   // Ranks along these axes share the work on the same samples.
   const int sharing = strategy.mesh[dist::Axis::Pipeline] * strategy.mesh[dist::Axis::Context] *
                       strategy.mesh[dist::Axis::Tensor];
@@ -201,8 +204,9 @@ StepCost step_cost(const models::Model& model, const recipe::Recipe& recipe,
                         micro_batches / static_cast<double>(prediction.micro_batches) /
                         (device.bytes_per_second * device.memory_efficiency);
   const double computing = cost.products_seconds + cost.attention_seconds + cost.memory_seconds;
-  const Compute compute{.forward = computing * forward / repeated,
-                        .backward = computing * (1 - forward / repeated)};
+  const double share_of_forward = forward * (1 + of_others) / repeated;
+  const Compute compute{.forward = computing * share_of_forward,
+                        .backward = computing * (1 - share_of_forward)};
   const bool updates_part = strategy.stage >= exec::ShardingStage::OptimizerStates;
   const StepSize size{
       .micro_batches = micro_batches,

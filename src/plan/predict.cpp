@@ -88,6 +88,16 @@ MeshTraffic sum(MeshTraffic a, const MeshTraffic& b, int64_t times) {
   return a;
 }
 
+// What one of `count` passes that are alike has of their traffic.
+MeshTraffic share(MeshTraffic traffic, int64_t count) {
+  for (dist::TrafficByOperation& axis : traffic)
+    for (auto& operation : axis) {
+      operation.calls /= count;
+      operation.bytes /= count;
+    }
+  return traffic;
+}
+
 // Weights that others send are new memory in every forward and backward, but no operator's result.
 int64_t bytes_gathered(const MeshTraffic& traffic, const recipe::Recipe& recipe,
                        const dist::MeshShape& mesh) {
@@ -111,11 +121,24 @@ int64_t micro_batches_of_sketch(const recipe::Recipe& recipe, const dist::MeshSh
 // The micro-batch that stands for all of a step.
 class OneForAll final : public data::BatchSource {
  public:
-  // `batch` must outlive it.
-  explicit OneForAll(const data::MicroBatch& batch) : batch_(std::shared_ptr<void>(), &batch) {}
+  // `batch` and `others` must outlive it.
+  OneForAll(const data::MicroBatch& batch, const data::MicroBatch& others)
+      : batch_(std::shared_ptr<void>(), &batch), others_batch_(others) {}
 
   // Numbers beside its tokens that the objective asks for and that it has not are 0.
-  void fill(const nn::BatchSpec& spec) {
+  void fill(const nn::Objective& objective) {
+    fill_columns(objective.batch());
+    if (objective.estimate() == nullptr) return;
+    others_ = std::make_unique<OneForAll>(others_batch_, others_batch_);
+    others_->fill(*objective.estimate());
+  }
+  std::shared_ptr<const data::MicroBatch> make(std::span<const int64_t> /*indices*/) override {
+    return batch_;
+  }
+  BatchSource* others() override { return others_.get(); }
+
+ private:
+  void fill_columns(const nn::BatchSpec& spec) {
     const data::MicroBatch& batch = *batch_;
     if (batch.columns.size() == spec.columns.size()) return;
     auto filled = std::make_shared<data::MicroBatch>(batch);
@@ -131,12 +154,10 @@ class OneForAll final : public data::BatchSource {
     }
     batch_ = std::move(filled);
   }
-  std::shared_ptr<const data::MicroBatch> make(std::span<const int64_t> /*indices*/) override {
-    return batch_;
-  }
 
- private:
   std::shared_ptr<const data::MicroBatch> batch_;
+  const data::MicroBatch& others_batch_;
+  std::unique_ptr<OneForAll> others_;
 };
 
 // Counts what a step does: of the micro-batches that run, and of the others, which are like them.
@@ -160,6 +181,19 @@ class StepFigures final : public engine::StepObserver {
         before_(traffic_of(mesh)),
         so_far_(static_cast<size_t>(counts.shown)),
         waits_so_far_(static_cast<size_t>(counts.shown) + 1) {}
+
+  // As often in the whole step as it has micro-batches.
+  void begin_estimate() override {
+    in_estimate_ = true;
+    before_estimate_ = traffic_of(mesh_);
+    waits_before_estimate_ = ops::num_host_waits();
+  }
+  void end_estimate() override {
+    in_estimate_ = false;
+    of_estimate_ = sum(of_estimate_, sum(traffic_of(mesh_), before_estimate_, -1), 1);
+    waits_not_shown_ += counts_.not_shown() * (ops::num_host_waits() - waits_before_estimate_) /
+                        std::max<int64_t>(1, counts_.shown);
+  }
 
   void begin_step(bool is_last) {
     if (on_work_ && is_last) counter_.emplace(note_);
@@ -206,6 +240,7 @@ class StepFigures final : public engine::StepObserver {
     // Clipping with the optimizer in backward runs all of them twice.
     const int64_t sweeps = num_run_ / counts_.shown;
     result.traffic = sum(traffic_shown(), in_round_, sweeps * counts_.not_shown() / counts_.round);
+    result.traffic = sum(result.traffic, share(of_estimate_, counts_.shown), counts_.not_shown());
   }
 
  private:
@@ -214,16 +249,21 @@ class StepFigures final : public engine::StepObserver {
   const OnWork& on_work_;
   Counts counts_;
   int64_t live_before_;
-  MeshTraffic before_, in_round_{};
+  MeshTraffic before_, in_round_{}, before_estimate_{}, of_estimate_{};
   std::vector<MeshTraffic> so_far_;
   std::vector<int64_t> waits_so_far_;
   int64_t waits_before_ = 0, waits_not_shown_ = 0, host_waits_ = 0;
   int64_t num_run_ = 0, after_forward_ = 0;
-  bool in_passes_ = false;
+  int64_t waits_before_estimate_ = 0;
+  bool in_passes_ = false, in_estimate_ = false;
   // The second of two, and of three, stands for all that are not run.
   std::function<void(const ops::Work&)> note_ = [this](const ops::Work& work) {
     const bool stands = in_passes_ && (num_run_ - 1) % counts_.shown == 1;
-    on_work_(work, stands ? static_cast<double>(1 + counts_.not_shown()) : 1.0);
+    const double of_estimate =
+        static_cast<double>(counts_.all) / static_cast<double>(counts_.shown);
+    on_work_(work, in_estimate_ ? of_estimate
+                   : stands     ? static_cast<double>(1 + counts_.not_shown())
+                                : 1.0);
   };
   std::optional<ops::WorkCounter> counter_;
 };
@@ -262,14 +302,15 @@ Prediction predict(const models::Model& model, const recipe::Recipe& recipe,
   if (options.timeline) recorder = std::make_unique<TimelineRecorder>(ledger);
   {
     const auto twin = models::model_like(model);
-    OneForAll batches(largest);
+    const data::MicroBatch& largest_of_others = options.others ? *options.others : largest;
+    OneForAll batches(largest, largest_of_others);
     engine::Run run(*twin, recipe, batches,
                     {.device = at::kMeta,
                      .longest = max_seqlen,
                      .mesh = options.mesh,
                      .extensions = options.extensions});
     const engine::Engine& engine = run.engine();
-    batches.fill(engine.objective->batch());
+    batches.fill(*engine.objective);
     result.resident = ledger.by_category();
     result.on_disk = disk.allocated() - disk_before;
     result.weights_on_disk = disk.by_category()[kWeights] - weights_before;
@@ -296,8 +337,11 @@ Prediction predict(const models::Model& model, const recipe::Recipe& recipe,
                          .round = shape[dist::Axis::Pipeline]},
                         before);
     run.observe(figures);
-    if (!engine.objective->batch().columns.empty() && !sketch)
-      run.log_probs(batches, 1);  // of the model before training
+    // The model before training is asked too.
+    if (!engine.objective->batch().columns.empty() && !sketch) {
+      run.log_probs(batches, 1);
+      if (batches.others() != nullptr) run.log_probs(*batches.others(), 1);
+    }
     const engine::SampleIndices micro_batches(static_cast<size_t>(shown), {0});
     const engine::Simulation simulation = engine::simulation_of(recipe);
     const int64_t steps = options.device == at::kCUDA
@@ -311,9 +355,13 @@ Prediction predict(const models::Model& model, const recipe::Recipe& recipe,
     }
     figures.end(result);
     gathered = bytes_gathered(figures.traffic_shown(), recipe, shape);
-    for (const data::MicroBatch& held_out : options.validation) {
-      OneForAll samples(held_out);
-      samples.fill(engine.validated->batch());
+    const size_t validations =
+        std::max(options.validation.size(), options.validation_others.size());
+    for (size_t i = 0; i < validations; ++i) {
+      OneForAll samples(
+          i < options.validation.size() ? options.validation[i] : largest,
+          i < options.validation_others.size() ? options.validation_others[i] : largest_of_others);
+      samples.fill(*engine.validated);
       run.evaluate(samples, recipe.train.micro_batch_size);
     }
   }

@@ -98,6 +98,10 @@ struct PredictOptions {
   bool sketch = false;
   // Micro-batches of the validation after a step, if larger (candidate.h: larger_of_validation).
   std::vector<data::MicroBatch> validation = {};
+  // The same of the samples' other documents, where the objective wants an estimate of them
+  // (nn::Objective::estimate); none: as `largest`.
+  std::optional<data::MicroBatch> others = {};
+  std::vector<data::MicroBatch> validation_others = {};
   engine::Extensions extensions = {};  // the run's
   // The rank's mesh, with planned groups.
   std::shared_ptr<dist::Mesh> mesh = dist::single_mesh();

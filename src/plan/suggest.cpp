@@ -168,10 +168,13 @@ class SuggestionSearch {
   std::optional<Candidate> planned(const recipe::Recipe& recipe, int64_t max_seq_length) const {
     if (max_seq_length == 0) return planned(recipe);
     const data::SampleStore samples = cut_samples(work_.samples, max_seq_length);
+    const data::SampleStore others =
+        work_.others == nullptr ? data::SampleStore() : cut_samples(*work_.others, max_seq_length);
     return planned(recipe, {.samples = samples,
                             .max_seqlen = std::min(work_.max_seqlen, max_seq_length),
                             .reading = work_.reading,
-                            .made_up = work_.made_up});
+                            .made_up = work_.made_up,
+                            .others = &others});
   }
 
   static double seconds_of_token(const Candidate& candidate) {

@@ -275,20 +275,24 @@ void check_objective(const Recipe& r, Faults& faults) {
   check("label_smoothing", o.label_smoothing, plain.label_smoothing);
   check("sft_weight", o.sft_weight, plain.sft_weight);
   check("share_prompt", o.share_prompt ? 1 : 0, plain.share_prompt ? 1 : 0);
-  if (!traits.preferences) return;
+  check("desirable_weight", o.desirable_weight, plain.desirable_weight);
+  check("undesirable_weight", o.undesirable_weight, plain.undesirable_weight);
+  if (!compares_answers(o.name)) return;
+  const char* const last = traits.ratings ? "the last answer of a chat is the one that is rated"
+                                          : "a pair has one answer each, the last";
   const auto refuse = [&](bool is_on, const char* key, const char* why) {
     if (is_on)
       faults.push_back(fmt::format("{} does not go with objective {}: {}", key, o.name, why));
   };
   refuse(r.train.label_smoothing > 0, "train.label_smoothing",
-         "it smooths tokens; objective.label_smoothing smooths pairs");
+         traits.ratings ? "it is cross-entropy's"
+                        : "it smooths tokens; objective.label_smoothing smooths pairs");
   refuse(r.train.z_loss > 0, "train.z_loss", "it is cross-entropy's");
   refuse(r.train.router_aux_loss_coef.value_or(0) > 0, "train.router_aux_loss_coef",
          "experts are balanced beside cross-entropy only");
   refuse(r.data.padding_in_loss, "data.padding_in_loss", "only answers are compared");
-  refuse(r.data.split_turns, "data.split_turns", "a pair has one answer each, the last");
-  refuse(r.data.include_multiturn_conversations, "data.include_multiturn_conversations",
-         "a pair has one answer each, the last");
+  refuse(r.data.split_turns, "data.split_turns", last);
+  refuse(r.data.include_multiturn_conversations, "data.include_multiturn_conversations", last);
   refuse(r.data.mask_prompt && !*r.data.mask_prompt, "data.mask_prompt = false",
          "only answers are compared");
 }

@@ -227,7 +227,7 @@ void resolve_recipe(Recipe& recipe) {
   if (recipe.model.config.empty() && is_adam && !recipe.given("optimizer.lr"))
     recipe.optimizer.lr = usual_rate(recipe.objective, recipe.full);
   // What is compared with the model before training is computed as that is.
-  if (learns_from_pairs(recipe.objective.name)) {
+  if (compares_answers(recipe.objective.name)) {
     if (!recipe.given("lora_dropout")) recipe.lora.dropout = 0;
     if (!recipe.given("model.dropout")) recipe.model.dropout = 0;
   }

@@ -107,7 +107,7 @@ struct OptimizerOptions {
   bool operator==(const OptimizerOptions&) const = default;
 };
 
-// Of preferences: core/nn/preference.h.
+// Preferences read them (core/nn/preference.h), and ratings (core/nn/kto.h).
 struct ObjectiveOptions {
   Word<ObjectiveName> name = ObjectiveName::Sft;
   double beta = 0.1;
@@ -115,6 +115,8 @@ struct ObjectiveOptions {
   double label_smoothing = 0;
   double sft_weight = 0;
   bool share_prompt = true;  // engine/steps/objective.h
+  double desirable_weight = 1;
+  double undesirable_weight = 1;
 
   bool operator==(const ObjectiveOptions&) const = default;
 };

@@ -64,9 +64,15 @@ std::vector<Series> with_mean(const std::string& name, const std::string& colour
   return out;
 }
 
-bool has_rewards(const RunRecord& record) {
-  return !record.steps.empty() && record.steps.back().figures.contains("rewards_margin");
+bool has_figure(const RunRecord& record, const char* name) {
+  return std::ranges::any_of(record.steps,
+                             [&](const StepRecord& step) { return step.figures.contains(name); });
 }
+bool has_rewards(const RunRecord& record) {
+  return has_figure(record, "rewards_chosen") || has_figure(record, "rewards_rejected");
+}
+// Rewards of answers that were rated one by one have none.
+bool has_accuracy(const RunRecord& record) { return has_figure(record, "rewards_accuracy"); }
 
 template <class Record>
 double figure(const Record& record, const std::string& name) {
@@ -98,7 +104,7 @@ std::string cards(const RunRecord& record) {
                : card(fmt::format("{:.2f} → {:.2f}", first.loss, last.loss),
                       fmt::format("validation loss, steps {} and {}", first.step, last.step));
   }
-  if (has_rewards(record) && !record.validation.empty())
+  if (has_accuracy(record) && !record.validation.empty())
     out += card(fmt::format("{:.0f} %", 100 * figure(record.validation.back(), "rewards_accuracy")),
                 fmt::format("accuracy of pairs, step {}", record.validation.back().step));
   const SpeedRecord& speed = record.speed;
@@ -167,7 +173,11 @@ std::string loss_svg(const RunRecord& record, double width) {
                                    ? ""
                                    : fmt::format(", without {} step{} whose loss is no number",
                                                  with_commas(skipped), skipped == 1 ? "" : "s");
-  LineChart chart{"Loss", (has_rewards(record) ? "per pair" : "per loss token") + left_out,
+  LineChart chart{"Loss",
+                  (has_accuracy(record)  ? "per pair"
+                   : has_rewards(record) ? "per answer"
+                                         : "per loss token") +
+                      left_out,
                   with_mean("training", "c0", std::move(train))};
   chart.width = width;
   if (!val.empty())
@@ -177,7 +187,10 @@ std::string loss_svg(const RunRecord& record, double width) {
 
 std::string rewards_svg(const RunRecord& record, double width) {
   if (!has_rewards(record)) return "";
-  LineChart chart{.title = "Rewards", .unit = "mean over a step's pairs", .width = width};
+  LineChart chart{
+      .title = "Rewards",
+      .unit = has_accuracy(record) ? "mean over a step's pairs" : "mean over a step's answers",
+      .width = width};
   const std::pair<const char*, const char*> shown[] = {{"chosen", "c0"}, {"rejected", "c1"}};
   for (const auto& [name, colour] : shown) {
     const std::string key = fmt::format("rewards_{}", name);
@@ -194,7 +207,7 @@ std::string rewards_svg(const RunRecord& record, double width) {
 }
 
 std::string accuracy_svg(const RunRecord& record, double width) {
-  if (!has_rewards(record)) return "";
+  if (!has_accuracy(record)) return "";
   std::vector<std::pair<double, double>> train, held_out;
   for (const StepRecord& s : record.steps)
     train.emplace_back(s.step, figure(s, "rewards_accuracy"));

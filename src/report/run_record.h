@@ -23,7 +23,7 @@ namespace snug::report {
 // What objectives measure beside the loss, by the names that run.json has: of preferences.
 using Figures = std::map<std::string, double>;
 inline constexpr std::array kFigureNames = {"rewards_chosen", "rewards_rejected",
-                                            "rewards_accuracy", "rewards_margin"};
+                                            "rewards_accuracy", "rewards_margin", "kl"};
 
 struct StepRecord {
   int64_t step = 0;

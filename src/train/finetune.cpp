@@ -228,7 +228,8 @@ void Finetune::open_data() {
   train_batches_ = dataset_.train_batches();
   validation_batches_ = dataset_.validation_batches();
   const data::SampleStore& train = dataset_.train;
-  max_seqlen_ = std::max(train.longest(), dataset_.validation.longest());
+  max_seqlen_ = std::max({train.longest(), dataset_.validation.longest(),
+                          dataset_.train_others.longest(), dataset_.validation_others.longest()});
   check_sample_options(dataset_, sample_options());
   log_->print(fmt::format(
       "Data     {} training and {} validation {}, {} tokens{}, longest {}, {}",
@@ -379,9 +380,13 @@ void Finetune::make_reference() {
   ReferenceFile file{.path = std::filesystem::path(recipe_.out_dir) / kReferenceFile};
   if (resume_) file.earlier = reference_of(resume_->folder);
   live_->state("reference");
-  const int64_t pairs = dataset_.train.num_different() + dataset_.validation.num_different();
-  const report::ProgressLine progress("pairs of the reference", static_cast<size_t>(pairs),
-                                      world_->rank() == 0);
+  int64_t samples = 0;
+  for (const data::SampleStore* store :
+       {&dataset_.train, &dataset_.validation, &dataset_.train_others, &dataset_.validation_others})
+    samples += store->num_different();
+  const bool pairs = dataset_.train.documents_per_sample() > 1;
+  const report::ProgressLine progress(pairs ? "pairs of the reference" : "answers of the reference",
+                                      static_cast<size_t>(samples), world_->rank() == 0);
   int64_t asked_at = 0;
   const auto after_each = [&](int64_t done) {
     progress.show(static_cast<size_t>(done));

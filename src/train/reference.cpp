@@ -2,6 +2,7 @@
 #include "train/reference.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <utility>
@@ -26,24 +27,44 @@ int64_t num_documents(const data::SampleStore& samples) {
   return samples.num_different() * samples.documents_per_sample();
 }
 
-std::map<std::string, std::string> identity_of(const data::Dataset& dataset) {
-  return {{"format", "pt"},
-          {"data", fmt::format("{:016x} {:016x}", dataset.train.fingerprint(),
-                               dataset.validation.fingerprint())}};
+// A data set's samples, and the batches that are made of them.
+struct Part {
+  const char* name;  // in the file
+  data::SampleStore& samples;
+  data::BatchSource* batches;
+};
+
+// Without those that there are none of.
+std::vector<Part> parts_of(data::Dataset& dataset, data::BatchSource& train,
+                           data::BatchSource& validation) {
+  std::vector<Part> parts{{"train", dataset.train, &train},
+                          {"validation", dataset.validation, &validation}};
+  if (!dataset.train_others.empty())
+    parts.push_back({"train_others", dataset.train_others, train.others()});
+  if (!dataset.validation_others.empty())
+    parts.push_back({"validation_others", dataset.validation_others, validation.others()});
+  return parts;
+}
+
+std::map<std::string, std::string> identity_of(const std::vector<Part>& parts) {
+  std::vector<std::string> fingerprints;
+  for (const Part& part : parts)
+    fingerprints.push_back(fmt::format("{:016x}", part.samples.fingerprint()));
+  return {{"format", "pt"}, {"data", fmt::format("{}", fmt::join(fingerprints, " "))}};
 }
 
 files::TensorInfo described(const char* name, int64_t count) {
   return {.name = name, .dtype = files::DType::F32, .shape = {count}, .nbytes = 4 * count};
 }
 
-void write(const std::filesystem::path& path, const data::Dataset& dataset, const Numbers& train,
-           const Numbers& validation) {
-  files::SafetensorsWriter out(
-      path,
-      {described("train", std::ssize(train)), described("validation", std::ssize(validation))},
-      identity_of(dataset));
-  out.write("train", std::as_bytes(std::span(train)));
-  out.write("validation", std::as_bytes(std::span(validation)));
+void write(const std::filesystem::path& path, const std::vector<Part>& parts,
+           const std::vector<Numbers>& numbers) {
+  std::vector<files::TensorInfo> tensors;
+  for (size_t i = 0; i < parts.size(); ++i)
+    tensors.push_back(described(parts[i].name, std::ssize(numbers[i])));
+  files::SafetensorsWriter out(path, tensors, identity_of(parts));
+  for (size_t i = 0; i < parts.size(); ++i)
+    out.write(parts[i].name, std::as_bytes(std::span(numbers[i])));
   out.finish();
 }
 
@@ -59,8 +80,12 @@ Numbers read(const files::TensorSource& file, const char* name, const data::Samp
   return numbers;
 }
 
+// Behind the columns that the samples have.
 void add(data::SampleStore& samples, Numbers numbers) {
-  if (!samples.empty()) samples.set_columns({{.values = std::move(numbers)}});
+  if (samples.empty()) return;
+  std::vector<data::ColumnOfNumbers> columns = samples.columns();
+  columns.push_back({.values = std::move(numbers)});
+  samples.set_columns(std::move(columns));
 }
 
 }  // namespace
@@ -88,30 +113,31 @@ bool needs_reference(const nn::Objective& objective) {
 int64_t add_reference(engine::Run& run, data::Dataset& dataset, data::BatchSource& train,
                       data::BatchSource& validation, const ReferenceFile& file,
                       const dist::Mesh& mesh, const std::function<void(int64_t)>& after_each) {
-  Numbers of_train, of_validation;
+  const std::vector<Part> parts = parts_of(dataset, train, validation);
+  std::vector<Numbers> numbers;
   int64_t num_computed = 0;
   if (file.earlier) {
     const std::string path = file.earlier->string();
-    if (files::read_safetensors_metadata(path) != identity_of(dataset))
+    if (files::read_safetensors_metadata(path) != identity_of(parts))
       throw UserError("{} is of other data; train anew with --resume false", path);
     const auto source = files::open_safetensors(path);
-    of_train = read(*source, "train", dataset.train);
-    of_validation = read(*source, "validation", dataset.validation);
+    for (const Part& part : parts) numbers.push_back(read(*source, part.name, part.samples));
   } else {
-    of_train = computed(run, train, dataset.train, after_each);
-    of_validation = computed(run, validation, dataset.validation, [&](int64_t done) {
-      after_each(dataset.train.num_different() + done);
-    });
-    num_computed = std::ssize(of_train) + std::ssize(of_validation);
+    int64_t samples_before = 0;
+    for (const Part& part : parts) {
+      numbers.push_back(computed(run, *part.batches, part.samples,
+                                 [&](int64_t done) { after_each(samples_before + done); }));
+      samples_before += part.samples.num_different();
+      num_computed += std::ssize(numbers.back());
+    }
   }
   dist::agree(&mesh.world(), [&]() -> std::string {
     std::error_code none;  // of two paths of which one is not there
     const bool is_own = file.earlier && std::filesystem::equivalent(*file.earlier, file.path, none);
-    if (mesh.world().rank() == 0 && !is_own) write(file.path, dataset, of_train, of_validation);
+    if (mesh.world().rank() == 0 && !is_own) write(file.path, parts, numbers);
     return "";
   });
-  add(dataset.train, std::move(of_train));
-  add(dataset.validation, std::move(of_validation));
+  for (size_t i = 0; i < parts.size(); ++i) add(parts[i].samples, std::move(numbers[i]));
   return num_computed;
 }
 

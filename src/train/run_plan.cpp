@@ -35,7 +35,9 @@ plan::Workload workload(const PlannedRun& run) {
   return {.samples = run.dataset.train,
           .max_seqlen = run.max_seqlen,
           .reading = run.dataset.batch_options.reading,
-          .validation = &run.dataset.validation};
+          .validation = &run.dataset.validation,
+          .others = &run.dataset.train_others,
+          .validation_others = &run.dataset.validation_others};
 }
 
 // A given host_memory limits a run too; the memory that happens to be free now does not.

@@ -331,10 +331,12 @@ void TrainingLoop::log_step(const engine::StepResult& result, double lr, double 
       .budget_bytes = record.device.budget_bytes,
       .expert_load = expert_load,
       .num_alloc_retries = memory::cuda_alloc_retries()};
-  if (figures.contains("rewards_accuracy")) {
-    status.accuracy = figures["rewards_accuracy"];
-    status.margin = figures["rewards_margin"];
-  }
+  const auto shown = [&](const char* name) {
+    const auto found = figures.find(name);
+    return found == figures.end() ? std::optional<double>() : found->second;
+  };
+  status.accuracy = shown("rewards_accuracy");
+  status.margin = shown("rewards_margin");
   parts_.log.step({.step = state_.step,
                    .loss = result.loss,
                    .seconds = seconds,
@@ -355,7 +357,9 @@ void TrainingLoop::log_step(const engine::StepResult& result, double lr, double 
 report::Figures TrainingLoop::named(const std::vector<double>& figures) const {
   report::Figures all;
   const std::vector<std::string> names = parts_.run.engine().objective->figures();
-  for (size_t i = 0; i < figures.size(); ++i) all[names.at(i)] = figures[i];
+  // A mean over none, such as over the good answers of a step without any, is left out.
+  for (size_t i = 0; i < figures.size(); ++i)
+    if (!std::isnan(figures[i])) all[names.at(i)] = figures[i];
   return all;
 }
 
@@ -410,6 +414,9 @@ void TrainingLoop::validate() {
     more = fmt::format("accuracy {:.1f} %, margin {:.4f} ({} pairs)",
                        100 * figures.at("rewards_accuracy"), figures.at("rewards_margin"),
                        with_commas(result.terms));
+  else if (figures.contains("rewards_margin"))
+    more = fmt::format("margin {:.4f}, kl {:.4f} ({} answers)", figures.at("rewards_margin"),
+                       figures.at("kl"), with_commas(result.terms));
   parts_.log.print(
       fmt::format("Validation at step {}: loss {:.4f}, {}", state_.step, result.loss, more));
 }

@@ -145,6 +145,7 @@ struct ShownSample {
   bool is_pair = false;
   std::vector<ShownDocument> documents;  // one, or a pair's, or a block's
   int64_t shared = 0;                    // tokens that a pair's begin with
+  std::optional<bool> is_desirable;      // of a rated answer
 };
 
 ShownDocument shown_document(const data::SampleStore& store, int64_t index, int64_t d,
@@ -168,6 +169,7 @@ std::vector<ShownSample> choose_samples(const data::Dataset& dataset,
     ShownSample& sample = shown.emplace_back();
     sample.row = row;
     sample.held_out = at.held_out;
+    if (!store.columns().empty()) sample.is_desirable = data::is_desirable(store, at.index);
     sample.is_pair = store.documents_per_sample() > 1;
     for (int64_t d = 0; d < store.num_documents(at.index); ++d)
       sample.documents.push_back(shown_document(store, at.index, d, tokenizer));
@@ -222,14 +224,30 @@ std::string share_text(int64_t part, int64_t whole) {
       "{:.1f} %", whole > 0 ? 100.0 * static_cast<double>(part) / static_cast<double>(whole) : 0.0);
 }
 
+data::RatingCounts ratings_of(const data::Dataset& dataset) {
+  data::RatingCounts all = data::count_ratings(dataset.train);
+  const data::RatingCounts held_out = data::count_ratings(dataset.validation);
+  all.desirable += held_out.desirable;
+  all.undesirable += held_out.undesirable;
+  return all;
+}
+
+// What the objective compares in them; empty where answers are learnt.
+std::string words_on_answers(const data::Dataset& dataset, const data::DatasetOptions& read) {
+  if (read.preferences) return "pairs of answers, ";
+  if (!read.ratings) return "";
+  const data::RatingCounts counts = ratings_of(dataset);
+  return fmt::format("{} and {} bad, ", plural(counts.desirable, "good answer", "good answers"),
+                     with_commas(counts.undesirable));
+}
+
 std::string totals_text(const data::Dataset& dataset, const data::DataSurvey& found,
                         const data::DatasetOptions& read, bool unicode) {
   const int64_t samples = found.training + found.held_out;
   std::string text =
       fmt::format("Samples   {}: {} to train on, {} held out\n", with_commas(samples),
                   with_commas(found.training), with_commas(found.held_out));
-  text += fmt::format("Rows      {}{}\n", read.preferences ? "pairs of answers, " : "",
-                      words_on_kinds(dataset));
+  text += fmt::format("Rows      {}{}\n", words_on_answers(dataset, read), words_on_kinds(dataset));
   const auto masks = data::masks_prompts(dataset, read.mask_prompt);
   text += fmt::format(
       "Style     {} ({}); prompts {}\n", dataset.prompt_style,
@@ -281,6 +299,7 @@ void print_text(const std::vector<ShownSample>& shown, const std::string& totals
     if (is_block) text += fmt::format("a block of {} documents\n", sample.documents.size());
     if (sample.is_pair)
       text += fmt::format("a pair, {} shared\n", plural(sample.shared, "token", "tokens"));
+    if (sample.is_desirable) text += *sample.is_desirable ? "good, " : "bad, ";
     for (const ShownDocument& document : sample.documents) {
       if (sample.is_pair)
         text += &document == &sample.documents.front() ? "Chosen: " : "Rejected: ";
@@ -330,6 +349,10 @@ void print_json(const std::vector<ShownSample>& shown, const data::Dataset& data
            {"nothing_to_learn", found.without_loss},
            {"left_out", found.left_out},
            {"unread_columns", dataset.unread}};
+  if (read.ratings) {
+    const data::RatingCounts ratings = ratings_of(dataset);
+    out["ratings"] = {{"desirable", ratings.desirable}, {"undesirable", ratings.undesirable}};
+  }
   out["first_duplicate"] = found.first_duplicate
                                ? json{found.first_duplicate->first, found.first_duplicate->second}
                                : json();
@@ -345,6 +368,7 @@ void print_json(const std::vector<ShownSample>& shown, const data::Dataset& data
     json own = as_json(sample.documents.front());
     own["row"] = sample.row;
     own["held_out"] = sample.held_out;
+    if (sample.is_desirable) own["label"] = *sample.is_desirable;
     if (sample.is_pair) {
       own["rejected"] = as_json(sample.documents.back());
       own["shared_tokens"] = sample.shared;
@@ -373,6 +397,7 @@ void show_data(const recipe::ShowDataOptions& options) {
                                   ? engine::dataset_options(recipe.data, *found.model, found.path)
                                   : engine::dataset_options(recipe.data);
   read.preferences = recipe::learns_from_pairs(options.objective);
+  read.ratings = recipe::learns_from_ratings(options.objective);
   read.warns = false;
   read.keep_without_loss = true;
   read.max_seq_length = recipe.train.max_seq_length.value_or(0);

@@ -97,8 +97,10 @@ void expect_plan_is_measurement(
             ? data::make_micro_batch(samples, longest, tests::batch_options(recipe, *model))
             : plan::largest_micro_batch({.samples = samples, .reading = model->reads()}, recipe,
                                         size);
-    const plan::Prediction predicted = plan::predict(
-        *model, recipe, largest, 128, {.mesh = dist::planned_mesh(mesh->shape(), mesh->rank())});
+    const plan::Prediction predicted =
+        plan::predict(*model, recipe, largest, 128,
+                      {.others = tests::others_batch(samples, longest, recipe, *model),
+                       .mesh = dist::planned_mesh(mesh->shape(), mesh->rank())});
     memory::Ledger& ledger = memory::cpu_ledger();
     memory::Ledger& host = memory::cpu_host_ledger();
     const int64_t before = ledger.allocated();

@@ -22,7 +22,8 @@ TRAINED = {
                   "archived/yi-34B-chat/qlora.yml",
                   "llama-2/fft_optimized.yml", "llama-2/lora.yml", "llama-2/qlora-fsdp.yml", "llama-3/fft-8b.yaml",
                   "llama-3/instruct-lora-8b.yml", "llama-3/qlora-fsdp-70b.yaml", "llama-3/instruct-dpo-lora-8b.yml"],
-        "llama3-rope": ["llama-3/fft-8b-liger-fsdp.yaml", "llama-3/lora-1b-kernels.yml", "llama-3/qlora-1b.yml"],
+        "llama3-rope": ["llama-3/fft-8b-liger-fsdp.yaml", "llama-3/lora-1b-kernels.yml", "llama-3/qlora-1b.yml",
+                        "llama-3/qlora-1b-kto.yaml"],
         "mistral": ["mistral/config.yml", "mistral/lora.yml", "mistral/qlora.yml"],
         "phi3": ["phi/lora-3.5.yaml", "phi/phi3-ft-fsdp.yml"],
         "qwen2": ["archived/deepcoder/deepcoder-14B-preview-lora.yml", "qwen2/qlora-fsdp.yaml"],
@@ -37,7 +38,8 @@ TRAINED = {
         "qwen3": ["ascend/qwen3_full_sft_fsdp2.yaml", "train_full/qwen3_full_sft.yaml",
                   "train_lora/qwen3_lora_pretrain.yaml", "train_lora/qwen3_lora_sft.yaml",
                   "train_lora/qwen3_lora_sft_ds3.yaml", "train_lora/qwen3_lora_sft_ray.yaml",
-                  "train_qlora/qwen3_lora_sft_otfq.yaml", "train_lora/qwen3_lora_dpo.yaml"],
+                  "train_qlora/qwen3_lora_sft_otfq.yaml", "train_lora/qwen3_lora_dpo.yaml",
+                  "train_lora/qwen3_lora_kto.yaml"],
         "qwen3-moe": ["ascend/qwen3moe_full_sft_fsdp.yaml"],
     }),
     "torchtune": ("recipes/configs", {
@@ -54,7 +56,6 @@ TRAINED = {
 }
 REFUSED = {
     "axolotl": {
-        "rl: snug does not have the objective kto yet": ["llama-3/qlora-1b-kto.yaml"],
         "gptq: snug quantizes with --quantize": ["llama-2/gptq-lora.yml"],
         "lisa_n_layers: snug does not have this optimizer": ["llama-2/lisa.yml"],
         "relora: adapters here are new": ["llama-2/relora.yml"],
@@ -63,7 +64,6 @@ REFUSED = {
         "snug has no optimizer adamw_torch_4bit": ["qwen3/32b-qlora.yaml"],
     },
     "llama_factory": {
-        "stage: snug does not have the objective kto yet": ["train_lora/qwen3_lora_kto.yaml"],
         "stage: snug does not have the objective rm yet": ["train_lora/qwen3_lora_reward.yaml"],
         "finetuning_type: snug has lora and full, not freeze": ["extras/llama_pro/llama3_freeze_sft.yaml"],
         "use_galore: snug does not have this": ["extras/galore/llama3_full_sft.yaml"],

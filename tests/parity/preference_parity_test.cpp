@@ -107,6 +107,8 @@ class PreferenceParity : public ::testing::TestWithParam<std::tuple<Base, Case>>
       samples_.append(sample);
     }
     samples_.group(2);
+    // TRL computes both answers apart; ours may share the prompt, as here beside adapters.
+    if (base_.has_adapters) samples_.share_prompts(/*least=*/0);
   }
 
   void start() {

@@ -305,7 +305,10 @@ TEST_P(Families, PlanIsTheMeasurementToTheByte) {
                                         : tests::with_objective(recipe, 16, 40, random);
     const int64_t size = recipe.train.micro_batch_size;
     const auto plan_of = [&](const data::MicroBatch& batch) {
-      return plan::predict(*model, recipe, batch, 128, {.device = tests::test_device().type()});
+      return plan::predict(
+          *model, recipe, batch, 128,
+          {.device = tests::test_device().type(),
+           .others = tests::others_batch(store, store.longest_samples(size), recipe, *model)});
     };
     const plan::Prediction predicted = plan_of(data::make_micro_batch(
         store, store.longest_samples(size), tests::batch_options(recipe, *model)));

@@ -43,6 +43,15 @@ TEST_F(HostWaitsOfAStep, AreTheLossesAndTheNorm) {
       EXPECT_EQ(waits_of(recipe_of(count, precision)), count + 1) << precision;
 }
 
+// And one for what each micro-batch adds to the reference point.
+TEST_F(HostWaitsOfAStep, AreOneMoreForEachMicroBatchOfRatings) {
+  for (const int64_t count : {1, 2, 8}) {
+    recipe::Recipe recipe = recipe_of(count);
+    recipe.objective = recipe::objective_defaults("kto");
+    EXPECT_EQ(waits_of(recipe), 2 * count + 1);
+  }
+}
+
 // float32 and T5 take the way of plain products, which cuts documents on the host; T5 has biases.
 TEST_F(HostWaitsOfAStep, AreNoMoreForAnyModel) {
   for (const char* shape :

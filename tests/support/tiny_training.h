@@ -4,12 +4,14 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <random>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "data/mismatched.h"
 #include "data/sample_store.h"
 #include "engine/run.h"
 #include "engine/steps/objective.h"
@@ -58,7 +60,7 @@ inline data::SampleStore random_samples(int count, int longest, uint32_t seed,
 }
 
 // Of two such samples the second may begin as the first does, up to its first target.
-inline data::SampleStore random_answers(int count, int longest, uint32_t seed) {
+inline data::SampleStore samples_with_prompts(int count, int longest, uint32_t seed) {
   const data::SampleStore apart = random_samples(2 * count, longest, seed);
   data::SampleStore store;
   for (int i = 0; i < 2 * count; ++i) {
@@ -78,22 +80,42 @@ inline data::SampleStore random_answers(int count, int longest, uint32_t seed) {
   return store;
 }
 
-// Pairs of such samples, with what the objective reads beside them.
-inline data::SampleStore random_pairs(int count, int longest, uint32_t seed,
-                                      const recipe::ObjectiveOptions& objective) {
-  data::SampleStore store = random_answers(count, longest, seed);
-  recipe::Recipe recipe;
-  recipe.objective = objective;
-  if (!engine::validation_objective(recipe)->batch().columns.empty()) {
-    std::mt19937 random(seed);
-    std::vector<float> reference;
-    for (int i = 0; i < 2 * count; ++i)
-      reference.push_back(-static_cast<float>(random() % 1000) / 10.0F);
-    store.set_columns({{.values = std::move(reference)}});
+// Draws numbers for the columns that an objective reads beside these samples.
+inline void draw_columns(data::SampleStore& store, const nn::Objective& objective, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::vector<data::ColumnOfNumbers> columns;
+  for (const nn::Column& column : objective.batch().columns) {
+    std::vector<float>& values = columns.emplace_back().values;
+    for (int64_t i = 0; i < store.num_different() * store.documents_per_sample(); ++i)
+      values.push_back(column.name == "label" ? static_cast<float>(random() % 2)
+                                              : -static_cast<float>(random() % 1000) / 10.0F);
   }
-  store.group(2);
-  if (objective.share_prompt) store.share_prompts(/*least=*/0);
+  store.set_columns(std::move(columns));
+}
+
+// Such samples for an objective that compares answers, pairs of them or one by one, with what it
+// reads beside them.
+inline data::SampleStore random_answers(int count, int longest, uint32_t seed,
+                                        const recipe::ObjectiveOptions& options) {
+  recipe::Recipe recipe;
+  recipe.objective = options;
+  const auto objective = engine::validation_objective(recipe);
+  const int64_t documents = objective->batch().documents_per_sample;
+  data::SampleStore store = documents == 2 ? samples_with_prompts(count, longest, seed)
+                                           : random_samples(count, longest, seed);
+  draw_columns(store, *objective, seed);
+  store.group(documents);
+  if (documents == 2 && options.share_prompt) store.share_prompts(/*least=*/0);
   return store;
+}
+
+// Their prompts with answers to others, where the objective wants an estimate of these; else none.
+inline data::SampleStore others_of(const data::SampleStore& samples, const recipe::Recipe& recipe) {
+  const auto objective = engine::validation_objective(recipe);
+  if (objective->estimate() == nullptr) return {};
+  data::SampleStore others = data::mismatched(samples, data::mismatch(samples), 0);
+  draw_columns(others, *objective->estimate(), 77);
+  return others;
 }
 
 inline recipe::Recipe tiny_recipe() {
@@ -127,18 +149,33 @@ inline void add_pictures(data::MicroBatch& batch, const data::SampleStore& store
   }
 }
 
+// What a plan is told of the other documents of these samples; none: there are none.
+inline std::optional<data::MicroBatch> others_batch(const data::SampleStore& samples,
+                                                    std::span<const int64_t> indices,
+                                                    const recipe::Recipe& recipe,
+                                                    const models::Model& model) {
+  const data::SampleStore others = others_of(samples, recipe);
+  if (others.empty()) return std::nullopt;
+  return data::make_micro_batch(others, indices, batch_options(recipe, model));
+}
+
 class TinyBatches final : public data::BatchSource {
  public:
   TinyBatches(const data::SampleStore& samples, const data::MicroBatchOptions& options)
-      : samples_(samples), tokens_(samples, options) {}
+      : TinyBatches(samples, {}, options) {}
+  TinyBatches(const data::SampleStore& samples, data::SampleStore others,
+              const data::MicroBatchOptions& options)
+      : samples_(samples), others_(std::move(others)), tokens_(samples, others_, options) {}
   std::shared_ptr<const data::MicroBatch> make(std::span<const int64_t> indices) override {
     auto batch = std::make_shared<data::MicroBatch>(*tokens_.make(indices));
     add_pictures(*batch, samples_, indices);
     return batch;
   }
+  BatchSource* others() override { return tokens_.others(); }
 
  private:
   const data::SampleStore& samples_;
+  data::SampleStore others_;
   data::TokenBatchSource tokens_;
 };
 
@@ -168,7 +205,8 @@ struct TinyRun {
                    const std::shared_ptr<const nn::Objective>& objective = nullptr)
       : recipe(std::move(r)),
         model(tiny_model(shape)),
-        batches(std::make_unique<TinyBatches>(s, batch_options(recipe, *model))),
+        batches(
+            std::make_unique<TinyBatches>(s, others_of(s, recipe), batch_options(recipe, *model))),
         run(*model, recipe, *batches,
             {.device = device,
              .longest = 128,

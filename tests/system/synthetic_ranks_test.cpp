@@ -48,11 +48,11 @@ TEST(SyntheticDataOfRanks, APlanOfTheSameWordsIsWhatTheyTake) {
 }
 
 // The model before training, computed by all of them for all.
-TEST(SyntheticDataOfRanks, PairsTrainAsOnOne) {
+void expect_same_on_all(const std::string& objective, const std::vector<std::string>& figures) {
   if (!has_mpirun()) GTEST_SKIP() << "no mpirun";
   const TempFolder folder;
   std::vector<nlohmann::json> records;
-  for (const std::string strategy : {"one", "ddp", "fsdp", "tp", "pp"}) {
+  for (const std::string strategy : {"one", "ddp", "fsdp", "tp", "pp", "cp"}) {
     std::vector<std::string> train = {"finetune_full",
                                       "--model.config",
                                       tiny_checkpoint() + "/config.json",
@@ -63,7 +63,7 @@ TEST(SyntheticDataOfRanks, PairsTrainAsOnOne) {
                                       "--out_dir",
                                       folder / strategy,
                                       "--objective",
-                                      "dpo",
+                                      objective,
                                       "--num_threads",
                                       "1",
                                       "--precision",
@@ -96,7 +96,7 @@ TEST(SyntheticDataOfRanks, PairsTrainAsOnOne) {
   for (const nlohmann::json& record : records) {
     ASSERT_EQ(record["steps"].size(), 3U);
     for (size_t i = 0; i < 3; ++i)
-      for (const char* figure : {"loss", "rewards_chosen", "rewards_margin"}) {
+      for (const std::string& figure : figures) {
         const double expected = records[0]["steps"][i][figure];
         EXPECT_NEAR(record["steps"][i][figure].get<double>(), expected,
                     1e-4 * std::max(1e-2, std::abs(expected)))
@@ -105,6 +105,15 @@ TEST(SyntheticDataOfRanks, PairsTrainAsOnOne) {
     EXPECT_NEAR(record["validation"].back()["rewards_margin"].get<double>(),
                 records[0]["validation"].back()["rewards_margin"].get<double>(), 1e-4);
   }
+}
+
+TEST(SyntheticDataOfRanks, PairsTrainAsOnOne) {
+  expect_same_on_all("dpo", {"loss", "rewards_chosen", "rewards_margin"});
+}
+
+// The reference point is one for all of them.
+TEST(SyntheticDataOfRanks, RatingsTrainAsOnOne) {
+  expect_same_on_all("kto", {"loss", "rewards_chosen", "rewards_rejected", "kl"});
 }
 
 }  // namespace

@@ -50,8 +50,16 @@ class Objective {
 
   virtual BatchSpec batch() const { return {}; }
 
+  // What this objective has to know of a step before its passes: the mean over the terms of another
+  // one, over the whole global batch, of the samples' other documents (data::BatchSource::others).
+  // Passes without gradients find it, and every micro-batch has it as Batch::estimate. Null:
+  // nothing.
+  virtual const Objective* estimate() const { return nullptr; }
+
   // Names of F further numbers that sum() has, to look at: means over the terms, too.
   virtual std::vector<std::string> figures() const { return {}; }
+  // The figures, of those numbers' means over the terms; one that is no number is not shown.
+  virtual std::vector<double> figures_of(std::vector<double> means) const { return means; }
 
   // hidden (c, D): this rank's rows of the head's input, after its norm. Returns the sum of the
   // micro-batch's terms, without pass.gradient_scale, and behind it the figures' sums, without a

@@ -4,7 +4,6 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/div.h>
 #include <ATen/ops/expm1.h>
-#include <ATen/ops/full_like.h>
 #include <ATen/ops/gt.h>
 #include <ATen/ops/log.h>
 #include <ATen/ops/neg.h>
@@ -13,19 +12,14 @@
 #include <ATen/ops/stack.h>
 #include <ATen/ops/sub.h>
 #include <ATen/ops/threshold.h>
-#include <ATen/ops/zeros_like.h>
 
+#include "core/nn/affine.h"
 #include "core/nn/head.h"
 
 namespace snug::nn {
 namespace {
 
-// x * 2.0 allocates a tensor for the number on a CPU, which a plan does not count; add(x, factor)
-// does not. And threshold has a gradient on meta, which clamp and relu do not.
-at::Tensor times(const at::Tensor& x, double factor) { return at::zeros_like(x).add(x, factor); }
-at::Tensor line(const at::Tensor& x, double factor, double at_zero) {
-  return at::full_like(x, at_zero).add(x, factor);
-}
+// Here threshold stands for clamp and relu, which have no gradient on meta.
 
 // log(p / (1 - p)) of log p. An answer as good as certain has no larger odds: those of p = 1 are
 // infinite, and their gradient is no number.

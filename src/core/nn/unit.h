@@ -55,6 +55,8 @@ struct Batch {
   at::Tensor picture_rows;
   // What the objective asks for (core/nn/objective.h: BatchSpec), in its order, float32.
   std::vector<at::Tensor> columns;
+  // (1) float32: what the objective's estimate() found before the step; undefined without one.
+  at::Tensor estimate;
   // Set with context parallelism: N then counts this rank's tokens, and cu_seqlens is undefined.
   // Only attention reads other ranks' tokens.
   std::optional<ops::ContextShare> context;
@@ -70,9 +72,9 @@ struct Batch {
 // at::Tensor or ops::Borders.
 template <class BatchOrConst, class Visit>
 void for_each_tensor(BatchOrConst& batch, const Visit& visit) {
-  for (auto* tensor :
-       {&batch.input_ids, &batch.targets, &batch.counted.rows, &batch.counted.targets,
-        &batch.positions, &batch.real.on_device, &batch.pixels, &batch.picture_rows})
+  for (auto* tensor : {&batch.input_ids, &batch.targets, &batch.counted.rows,
+                       &batch.counted.targets, &batch.positions, &batch.real.on_device,
+                       &batch.pixels, &batch.picture_rows, &batch.estimate})
     visit(*tensor);
   for (auto& column : batch.columns) visit(column);
   visit(batch.cu_seqlens);

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "data/rows/rated_rows.h"
 #include "data/rows/row_from_json.h"
 #include "data/rows/row_pictures.h"
 
@@ -33,11 +34,9 @@ constexpr PromptNames kPrompts[] = {{"prompt", "completion"},
                                     {"question", "answer"},
                                     {"query", "answer"},
                                     {"input", "output"}};
-constexpr const char* kChats[] = {"messages", "conversations", "conversation"};
-constexpr const char* kAnswers[] = {"response", "completion", "output", "answer"};
 
 bool is_chat_column(const std::string& name) {
-  return std::ranges::any_of(kChats, [&](const char* chat) { return name == chat; });
+  return std::ranges::any_of(kChatKeys, [&](const char* chat) { return name == chat; });
 }
 
 struct Sides {
@@ -114,7 +113,7 @@ json slice(const json& turns, size_t begin, size_t end) {
 // The object with a prompt and this completion, and nothing else that says what is asked.
 json with(const json& rest, json prompt, json completion) {
   json object = rest;
-  for (const char* key : kChats) object.erase(key);
+  for (const char* key : kChatKeys) object.erase(key);
   object["prompt"] = std::move(prompt);
   object["completion"] = std::move(completion);
   return object;
@@ -211,12 +210,12 @@ void check_answer(const json& answer, const char* which, const std::string& wher
 }
 
 [[noreturn]] void say_what_is_missing(const json& object, const std::string& where) {
-  const bool is_rated = field(object, "label") != nullptr && field(object, "completion") != nullptr;
-  if (is_rated || field(object, "kto_tag") != nullptr)
-    throw UserError(
-        "{}: answers rated good or bad (KTO) are not what snug trains on; preferences have a "
-        "\"chosen\" and a \"rejected\" answer to the same question",
-        where);
+  for (const std::string& key : rating_columns())
+    if (const json* verdict = field(object, key); verdict != nullptr && is_verdict(*verdict))
+      throw UserError(
+          "{}: the column \"{}\" rates one answer good or bad, which --objective kto learns from; "
+          "this one has a \"chosen\" and a \"rejected\" answer to the same question",
+          where, key);
   throw UserError(
       "{}: no \"rejected\"; a row of preferences has \"chosen\" and \"rejected\", and \"prompt\" "
       "where "
@@ -237,7 +236,7 @@ Sides sides_of(const json& object, const std::string& where) {
   for (const auto& item : object.items())
     if (!is_preference_column(item.key()) && !is_foreign_column(item.key()))
       rest[item.key()] = item.value();
-  for (const char* key : kChats)
+  for (const char* key : kChatKeys)
     if (const json* turns = field(rest, key); turns != nullptr && !turns->empty()) {
       if (!begins_with_question(*rejected) && (chosen == nullptr || !begins_with_question(*chosen)))
         return after_chat(rest, key, *turns, chosen, *rejected, where);
@@ -246,12 +245,12 @@ Sides sides_of(const json& object, const std::string& where) {
       return of_common_prompt(rest, whole, *rejected, where);
     }
   // An answer beside a rejected one is the better one.
-  for (const char* key : kAnswers)
+  for (const char* key : kAnswerKeys)
     if (chosen == nullptr) chosen = field(object, key);
   if (chosen == nullptr)
     throw UserError("{}: \"rejected\" without \"chosen\", the better answer", where);
   check_answer(*chosen, "chosen", where);
-  for (const char* key : kAnswers) rest.erase(key);
+  for (const char* key : kAnswerKeys) rest.erase(key);
   // Both have their question in front, whatever stands beside them.
   if (begins_with_question(*chosen) && begins_with_question(*rejected))
     return of_common_prompt(rest, *chosen, *rejected, where);
@@ -283,6 +282,7 @@ Row preference_from_json(const json& object, const Columns& columns, const std::
   const Sides sides = sides_of(parsed, where);
   Columns plain = columns;
   plain.preferences = false;
+  plain.ratings = false;
   Row row = row_from_json(sides.chosen, plain, where);
   row.others.push_back(row_from_json(sides.rejected, plain, where));
   // What was answered before, in a "history", is no part of either answer.
@@ -291,6 +291,21 @@ Row preference_from_json(const json& object, const Columns& columns, const std::
       for (size_t i = 0; i + 1 < own->messages.size(); ++i)
         if (own->messages[i].role == "assistant") own->messages[i].in_prompt = true;
   return row;
+}
+
+Row answered_row(const json& object, const char* answer, const Columns& columns,
+                 const std::string& where) {
+  json both = object;
+  both["chosen"] = both["rejected"] = object.at(answer);
+  both.erase(answer);
+  const bool has_prompt = std::ranges::any_of(
+      kPrompts, [&](const PromptNames& names) { return field(object, names.question) != nullptr; });
+  if (!has_prompt && !begins_with_question(both["chosen"]))
+    throw UserError(
+        "{}: \"{}\" without what it answers; give its question as \"prompt\", or let the turns "
+        "begin with it",
+        where, answer);
+  return row_from_json(sides_of(both, where).chosen, columns, where);
 }
 
 }  // namespace snug::data

@@ -21,4 +21,9 @@ bool is_preference_column(const std::string& name);
 Row preference_from_json(const nlohmann::ordered_json& object, const Columns& columns,
                          const std::string& where);
 
+// The row of an answer alone, in the column `answer`, behind the prompt that a chosen one there
+// would have. Throws UserError.
+Row answered_row(const nlohmann::ordered_json& object, const char* answer, const Columns& columns,
+                 const std::string& where);
+
 }  // namespace snug::data

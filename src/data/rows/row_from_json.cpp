@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "data/pictures/picture_text.h"
 #include "data/rows/preference_rows.h"
+#include "data/rows/rated_rows.h"
 #include "data/rows/row_pictures.h"
 
 namespace snug::data {
@@ -29,7 +30,6 @@ constexpr const char* kLossKeys[] = {"weight", "train",     "training", "loss",
                                      "learn",  "loss_mask", "trainable"};
 // What snug reads of a turn itself, beside kLossKeys; a template gets all else.
 constexpr const char* kTurnKeys[] = {"role", "content", "from", "value", "images", "image"};
-constexpr const char* kChatKeys[] = {"messages", "conversations", "conversation"};
 
 // What there is, and which of it is null and so as good as missing.
 std::string columns_of(const json& object) {
@@ -383,18 +383,6 @@ Row pair_row(const json& object, const PairColumns& pair, const Columns& columns
   return with_what_comes_before(std::move(row), object, columns, where);
 }
 
-// true, false, their texts, as CSV has them, 1 or 0.
-bool is_verdict(const json& value) {
-  if (value.is_boolean() || value == 0 || value == 1) return true;
-  if (!value.is_string()) return false;
-  const auto& text = value.get_ref<const std::string&>();
-  for (const char* word : {"true", "false", "True", "False", "TRUE", "FALSE"})
-    if (text == word) return true;
-  return false;
-}
-
-constexpr const char* kAnswerKeys[] = {"output", "response", "completion", "answer", "solution"};
-
 [[noreturn]] void refuse_objective(const std::string& where, const std::string& column,
                                    const char* objective, const char* remedy) {
   throw UserError("{}: the column \"{}\" is made for {}; {}", where, shortened(column, 60),
@@ -407,22 +395,24 @@ void check_objective(const json& object, const std::string& where) {
     const json& value = item.value();
     const bool says = value.is_string() || value.is_structured();
     if (is_preference_column(item.key()) && says && !is_empty(value))
-      refuse_objective(where, item.key(), "preferences",
-                       "snug finetune learns from them with --objective dpo (or ipo, hinge, orpo, "
-                       "simpo, cpo); to learn the better answers alone, keep them as \"output\" or "
-                       "as the last turn of "
-                       "\"messages\", and leave the others out");
+      refuse_objective(
+          where, item.key(), "preferences",
+          "snug finetune learns from them with --objective dpo (or ipo, hinge, orpo, "
+          "simpo, cpo, kto); to learn the better answers alone, keep them as \"output\" or "
+          "as the last turn of "
+          "\"messages\", and leave the others out");
   }
   const auto has_any = [&](const auto& keys) {
     return std::ranges::any_of(keys,
                                [&](const char* key) { return field(object, key) != nullptr; });
   };
   const bool is_answered = has_any(kChatKeys) || has_any(kAnswerKeys);
-  for (const char* key : {"kto_tag", "label"})
+  for (const std::string& key : rating_columns())
     if (const json* verdict = field(object, key); verdict && is_verdict(*verdict) && is_answered)
-      refuse_objective(where, key, "answers rated good or bad (KTO), which snug does not train",
-                       "it would learn the bad ones too: keep the good rows, and leave the column "
-                       "out");
+      refuse_objective(where, key, "answers rated good or bad (KTO)",
+                       "snug finetune learns from them with --objective kto, and would learn the "
+                       "bad ones too with this one; to learn the good answers alone, keep their "
+                       "rows and leave the column out");
   const json *text = field(object, "text"), *label = field(object, "label");
   if (text != nullptr && label != nullptr && !label->is_structured() && !is_answered)
     refuse_objective(where, "label", "classification, which snug does not train",
@@ -451,6 +441,10 @@ Row row_from_json(const json& object, const Columns& columns, const std::string&
   if (columns.preferences) {
     note_unread(object, columns);
     return preference_from_json(object, columns, where);
+  }
+  if (columns.ratings) {
+    note_unread(object, columns);
+    return rated_from_json(object, columns, where);
   }
   check_objective(object, where);
   note_unread(object, columns);
@@ -502,12 +496,13 @@ std::vector<std::string> row_columns(const Columns& columns) {
   add(kChatKeys);
   add(kSystemKeys);
   if (columns.pictures) add(picture_columns());
-  if (columns.preferences) add(preference_columns());
+  if (columns.preferences || columns.ratings) add(preference_columns());
+  if (columns.ratings) add(rating_columns());
   return all;
 }
 
 bool is_foreign_column(const std::string& name) {
-  return is_preference_column(name) || name == "label" || name == "kto_tag";
+  return is_preference_column(name) || is_rating_column(name);
 }
 
 std::string shortened(std::string text, size_t max_bytes) {

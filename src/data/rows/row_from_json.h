@@ -15,6 +15,11 @@ namespace snug::data {
 // No data set nests deeper; a bound keeps hostile files from growing the parser's stacks.
 inline constexpr int kMaxDepth = 64;
 
+// Columns that hold a chat, and those that hold an answer beside its question.
+inline constexpr const char* kChatKeys[] = {"messages", "conversations", "conversation"};
+inline constexpr const char* kAnswerKeys[] = {"response", "completion", "output", "answer",
+                                              "solution"};
+
 // Keys in their order, in which templates write what they take as JSON. `where` names file and row
 // in errors: "train.jsonl:17", "train.json: row 3".
 Row row_from_json(const nlohmann::ordered_json& object, const Columns& columns,

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -362,6 +363,21 @@ std::vector<Row> split_turns(const std::vector<Row>& rows) {
     }
   }
   return all;
+}
+
+std::vector<Row> unpaired(std::vector<Row> rows) {
+  std::vector<Row> rejected;
+  for (Row& row : rows) {
+    for (Row& other : row.others) {
+      other.desirable = false;
+      other.number = row.number;
+      rejected.push_back(std::move(other));
+    }
+    row.others.clear();
+  }
+  rows.insert(rows.end(), std::make_move_iterator(rejected.begin()),
+              std::make_move_iterator(rejected.end()));
+  return rows;
 }
 
 }  // namespace snug::data

@@ -38,6 +38,7 @@ struct Row {
   RowKind kind = RowKind::Question;
   int64_t number = 0;            // in its data set, from 1; 0: not numbered
   std::vector<Row> others = {};  // of a preference: the rejected answer's
+  bool desirable = true;         // of a rated answer
 };
 
 // Column names; data sets with other names set them here. An empty name: no such column.
@@ -47,6 +48,7 @@ struct Columns {
   std::string output = "output";
   bool pictures = false;     // the model looks at pictures: those beside a question are its own
   bool preferences = false;  // rows say which of two answers is better
+  bool ratings = false;      // rows say of an answer whether it is good
   // Where given, gets the names of columns that nothing reads.
   std::set<std::string>* unread = nullptr;
 };
@@ -70,5 +72,9 @@ std::vector<Row> split_conversations(const std::vector<Row>& rows);
 // Makes each answer of a chat a separate row, behind all turns before it, which are its prompt:
 // what the model sees when it has to give that answer. Answers without loss get none.
 std::vector<Row> split_turns(const std::vector<Row>& rows);
+
+// Makes each chosen answer of preferences a desirable row of its own, then each rejected one an
+// undesirable row. Rows of one answer stay where they are, before the rejected ones.
+std::vector<Row> unpaired(std::vector<Row> rows);
 
 }  // namespace snug::data

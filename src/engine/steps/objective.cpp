@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "core/nn/kto.h"
 #include "core/nn/preference.h"
 #include "engine/strategy.h"
 #include "recipe/tables/objectives.h"
@@ -29,12 +30,18 @@ double balance_of(const models::Model& model, const recipe::Recipe& recipe,
 }
 
 // Null where answers alone are learnt.
-std::shared_ptr<const nn::Objective> preference_of(const recipe::ObjectiveOptions& options) {
+std::shared_ptr<const nn::Objective> comparison_of(const recipe::ObjectiveOptions& options) {
   using recipe::ObjectiveName;
+  if (options.name == ObjectiveName::Kto)
+    return std::make_shared<nn::Kto>(
+        nn::Kto::Options{.beta = options.beta,
+                         .desirable_weight = options.desirable_weight,
+                         .undesirable_weight = options.undesirable_weight});
   using Kind = nn::Preference::Kind;
   const auto kind = [&]() -> std::optional<Kind> {
     switch (options.name.value()) {
       case ObjectiveName::Sft:
+      case ObjectiveName::Kto:
         return std::nullopt;
       case ObjectiveName::Dpo:
         return Kind::Dpo;
@@ -63,7 +70,7 @@ std::shared_ptr<const nn::Objective> preference_of(const recipe::ObjectiveOption
 }  // namespace
 
 void check_objective(const models::Model& model, const recipe::Recipe& recipe) {
-  if (!recipe::learns_from_pairs(recipe.objective.name)) return;
+  if (!recipe::compares_answers(recipe.objective.name)) return;
   const data::Reading reads = model.reads();
   if (reads.source || reads.image_size > 0)
     throw UserError("objective {}: a model {} learns answers alone; use --objective sft",
@@ -81,7 +88,7 @@ std::shared_ptr<const nn::Objective> training_objective(const models::Model& mod
                                                         const recipe::Recipe& recipe,
                                                         const dist::Mesh& mesh) {
   check_objective(model, recipe);
-  if (auto preference = preference_of(recipe.objective)) return preference;
+  if (auto comparison = comparison_of(recipe.objective)) return comparison;
   return std::make_shared<nn::CrossEntropy>(
       nn::CrossEntropy::Options{.label_smoothing = recipe.train.label_smoothing,
                                 .z_loss = recipe.train.z_loss,
@@ -91,7 +98,7 @@ std::shared_ptr<const nn::Objective> training_objective(const models::Model& mod
 std::shared_ptr<const nn::Objective> validation_objective(const recipe::Recipe& recipe) {
   recipe::ObjectiveOptions plain = recipe.objective;
   plain.label_smoothing = 0;
-  if (auto preference = preference_of(plain)) return preference;
+  if (auto comparison = comparison_of(plain)) return comparison;
   return std::make_shared<nn::CrossEntropy>();
 }
 

@@ -10,6 +10,10 @@ namespace snug::engine {
 class StepObserver {
  public:
   virtual ~StepObserver() = default;
+  // The passes without gradients that the objective wants before the others
+  // (nn::Objective::estimate) begin, and are over.
+  virtual void begin_estimate() {}
+  virtual void end_estimate() {}
   // Micro-batch `number` of this process, from 0, is about to be made for its forward.
   virtual void begin_micro_batch(int64_t /*number*/) {}
   // Between a micro-batch's forward and its backward, as exec::Executor::on_forward_done().

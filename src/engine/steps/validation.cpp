@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/error.h"
 #include "base/text.h"
 #include "core/nn/head.h"
 #include "engine/batch.h"
@@ -37,12 +38,27 @@ Share share_of(int64_t num_samples, const ValidationOptions& options, const dist
   return share;
 }
 
+// Its micro-batches, empty where they do not count.
+std::vector<std::vector<int64_t>> counted(const Share& share) {
+  std::vector<std::vector<int64_t>> all = share.micro_batches;
+  for (size_t i = share.num_counted; i < all.size(); ++i) all[i].clear();
+  return all;
+}
+
 exec::Sums run(exec::Executor& executor, const data::MicroBatch& batch,
                const nn::Objective& objective, const ValidationOptions& options,
-               const dist::Mesh* mesh) {
-  return executor.sums(mesh == nullptr ? engine::to_device(batch, executor.device())
-                                       : engine::own_tokens(batch, executor.device(), *mesh),
-                       {.compute = options.compute, .objective = &objective});
+               const dist::Mesh* mesh, double estimate = 0) {
+  nn::Batch own = mesh == nullptr ? engine::to_device(batch, executor.device())
+                                  : engine::own_tokens(batch, executor.device(), *mesh);
+  if (objective.estimate() != nullptr) engine::set_estimate(own, estimate, executor.device());
+  return executor.sums(own, {.compute = options.compute, .objective = &objective});
+}
+
+// Adds up one number of each process.
+double sum_over_ranks(double sum, const dist::Mesh* mesh) {
+  if (mesh == nullptr) return sum;
+  // The stage that ends the model has it and tells all.
+  return mesh->gradients().sum(mesh->group(dist::Axis::Pipeline).sum({sum})).front();
 }
 
 // Notes what it adds up.
@@ -60,6 +76,29 @@ class DocumentLogProbs final : public nn::Objective {
 
 }  // namespace
 
+double estimate(exec::Executor& executor, data::BatchSource& samples,
+                const std::vector<std::vector<int64_t>>& micro_batches,
+                const ValidationOptions& options, const dist::Mesh* mesh) {
+  const nn::Objective* wanted = options.objective->estimate();
+  if (wanted == nullptr) return 0;
+  data::BatchSource* others = samples.others();
+  SNUG_CHECK(others != nullptr,
+             "an objective with an estimate over {} micro-batches without others",
+             micro_batches.size());
+  const auto copies = static_cast<double>(mesh == nullptr ? 1 : ranks_with_sum(*wanted, *mesh));
+  double sum = 0, terms = 0;
+  for (const std::vector<int64_t>& indices : micro_batches) {
+    const auto batch = others->make(indices.empty() ? std::vector<int64_t>{0} : indices);
+    const exec::Sums own = run(executor, *batch, *wanted, options, mesh);
+    if (indices.empty()) continue;
+    if (!own.empty()) sum += own.front() / copies;
+    terms += static_cast<double>(wanted->terms(counts_of(*batch)));
+  }
+  sum = sum_over_ranks(sum, mesh);
+  if (mesh != nullptr) terms = mesh->data().sum({terms}).front();
+  return terms > 0 ? sum / terms : 0;
+}
+
 ValidationResult validate(exec::Executor& executor, data::BatchSource& samples, int64_t num_samples,
                           const ValidationOptions& options, const dist::Mesh* mesh) {
   const nn::CrossEntropy plain;
@@ -69,10 +108,13 @@ ValidationResult validate(exec::Executor& executor, data::BatchSource& samples, 
   std::vector<double> sums(1 + objective.figures().size());
   ValidationResult result;
   const Share share = share_of(num_samples, options, mesh);
+  ValidationOptions own_options = options;
+  own_options.objective = &objective;
+  const double known = estimate(executor, samples, counted(share), own_options, mesh);
   samples.expect(share.micro_batches);
   for (size_t i = 0; i < share.micro_batches.size(); ++i) {
     const auto batch = samples.make(share.micro_batches[i]);
-    const exec::Sums own = run(executor, *batch, objective, options, mesh);
+    const exec::Sums own = run(executor, *batch, objective, options, mesh, known);
     if (i >= share.num_counted) continue;
     for (size_t k = 0; k < own.size(); ++k) sums.at(k) += own[k] / copies;
     terms += static_cast<double>(objective.terms(counts_of(*batch)));
@@ -90,7 +132,7 @@ ValidationResult validate(exec::Executor& executor, data::BatchSource& samples, 
   result.terms = static_cast<int64_t>(terms);
   for (double& sum : sums) sum = terms > 0 ? sum / terms : 0;
   result.loss = without_sign(sums.front());
-  result.figures.assign(sums.begin() + 1, sums.end());
+  result.figures = objective.figures_of({sums.begin() + 1, sums.end()});
   return result;
 }
 

@@ -34,6 +34,13 @@ struct ValidationResult {
 ValidationResult validate(exec::Executor& executor, data::BatchSource& samples, int64_t num_samples,
                           const ValidationOptions& options, const dist::Mesh* mesh = nullptr);
 
+// The mean over the terms of objective.estimate() over the other documents of these micro-batches'
+// samples, of all processes, each of which calls this with as many micro-batches. An empty one is
+// run as well, but does not count. 0 where the objective estimates nothing.
+double estimate(exec::Executor& executor, data::BatchSource& samples,
+                const std::vector<std::vector<int64_t>>& micro_batches,
+                const ValidationOptions& options, const dist::Mesh* mesh = nullptr);
+
 // The sum of the log-probabilities of each document's targets, with the weights as they are: before
 // training what a preference compares with, its reference. In the order of the samples' documents.
 // `objective` and max_batches have no effect. Every process gets all.

@@ -213,6 +213,8 @@ void open_samples(Planned& p) {
     p.reading = dataset.batch_options.reading;
     p.samples = std::move(dataset.train);
     p.validation = std::move(dataset.validation);
+    p.others = std::move(dataset.train_others);
+    p.validation_others = std::move(dataset.validation_others);
     if (p.samples.count() == 0)
       throw UserError("{} has no samples",
                       p.recipe.data.path.empty() ? p.recipe.data.json_path : p.recipe.data.path);
@@ -222,7 +224,8 @@ void open_samples(Planned& p) {
     p.reading = engine::dataset_options(p.recipe.data, model, p.recipe.checkpoint_dir).reading;
     p.samples = full_length_samples(p.recipe, p.reading);
   }
-  p.longest = std::max(p.samples.longest(), p.validation.longest());
+  p.longest = std::max({p.samples.longest(), p.validation.longest(), p.others.longest(),
+                        p.validation_others.longest()});
 }
 
 // Ranks differ by pipeline stage, and a little by their shards: the plan shows the stage that needs

@@ -11,6 +11,7 @@
 #include "engine/strategy.h"
 #include "models/decoder/families.h"
 #include "plan/command/planned.h"
+#include "recipe/tables/objectives.h"
 #include "report/tables.h"
 
 namespace snug::plan {
@@ -162,7 +163,7 @@ Like::Like(const recipe::PlanOptions& options, const models::Model& model,
   if (litgpt_ && (family == nullptr || !family->in_litgpt))
     throw UserError("like: {}: models of type {} cannot be compared with it; leave --like out",
                     program_, model_type_);
-  if (samples.documents_per_sample() > 1)
+  if (recipe::compares_answers(candidate.recipe.objective.name))
     throw UserError(
         "like: {}: only answers learnt are compared, not objective {}; leave --like out", program_,
         candidate.recipe.objective.name);

@@ -35,6 +35,7 @@ struct Planned {
   std::string asked_id = {};  // as it was asked for, perhaps a copy of that one by its name
   bool fetched = false;       // its config and tokenizer were, from the hub
   data::SampleStore samples = {}, validation = {};
+  data::SampleStore others = {}, validation_others = {};  // as Workload has them
   data::Reading reading = {};
   int64_t longest = 0;                 // tokens of the longest sample, validation's too
   bool from_data = false;              // samples are the recipe's, not placeholders
@@ -54,7 +55,9 @@ struct Planned {
             .max_seqlen = longest,
             .reading = reading,
             .made_up = !from_data,
-            .validation = &validation};
+            .validation = &validation,
+            .others = &others,
+            .validation_others = &validation_others};
   }
   const Prediction& prediction() const { return wanted.prediction; }
   // Seconds of this run's steps, by the cost model; 0: no data say how many there are.

@@ -316,10 +316,9 @@ constexpr KeyRow kAxolotlRows[] = {
     {"precompute_ref_log_probs", Way::Idle, {}, kOwnReferencePass},
     {"dpo_use_liger_kernel dpo_padding_free dpo_use_logits_to_keep", Way::Idle, {}, kOwnKernels},
     {"dpo_generate_during_eval vllm", Way::Idle, {}, kNoGeneration},
-    {"kto_desirable_weight kto_undesirable_weight center_rewards_coefficient",
-     Way::Idle,
-     {},
-     "belongs to an objective that is off"},
+    {"kto_desirable_weight", Way::Read, "objective.desirable_weight", {}, "1.0"},
+    {"kto_undesirable_weight", Way::Read, "objective.undesirable_weight", {}, "1.0"},
+    {"center_rewards_coefficient", Way::Idle, {}, "belongs to an objective that is off"},
     {"reward_model process_reward_model ebft num_labels", Way::Off, "objective.name",
      kNoSuchObjective},
     {"trainer_cls", Way::Off, {}, kNoSuchTechnique},
@@ -526,15 +525,15 @@ void take_rl(Draft& draft) {
   if (!draft.on("rl")) {
     idle_all(draft,
              "dpo_loss_type dpo_loss_weights rl_beta dpo_beta orpo_alpha trl simpo_gamma "
-             "dpo_label_smoothing cpo_alpha rpo_alpha",
+             "dpo_label_smoothing cpo_alpha rpo_alpha kto_desirable_weight kto_undesirable_weight",
              kNoPreferences);
     return draft.set("lora_dropout", draft.text("lora_dropout"), "lora_dropout");
   }
   take_no_dropout(draft, "rl");
   const std::string rl = draft.text("rl");
-  const std::string objective = rl == "dpo"
-                                    ? take_dpo_losses(draft, "dpo_loss_type", "dpo_loss_weights")
-                                    : std::string(word_for("ipo=ipo orpo=orpo simpo=simpo", rl));
+  const std::string objective =
+      rl == "dpo" ? take_dpo_losses(draft, "dpo_loss_type", "dpo_loss_weights")
+                  : std::string(word_for("ipo=ipo orpo=orpo simpo=simpo kto=kto", rl));
   if (objective.empty()) {
     if (rl != "dpo") refuse_objective(draft, "rl", rl);
     return;
@@ -549,11 +548,14 @@ void take_rl(Draft& draft) {
     keys.label_smoothing = "dpo_label_smoothing";
   else
     idle_all(draft, "dpo_label_smoothing", "axolotl has it for rl: dpo");
+  keys.desirable_weight = "kto_desirable_weight";
+  keys.undesirable_weight = "kto_undesirable_weight";
   take_objective(draft, objective, "rl", keys);
   if (!beta.empty()) draft.set("objective.beta", beta, "trl");
   if (trl != nullptr) draft.idle("trl", "beta alone counts for this objective");
   if (objective == "simpo") take_sft_weight(draft, draft.text("cpo_alpha"), "cpo_alpha");
   if (draft.on("rpo_alpha")) take_sft_weight(draft, draft.text("rpo_alpha"), "rpo_alpha");
+  if (objective == "kto") draft.differs("rl", std::string(kOtherReferencePoint));
   if (objective == "orpo")
     draft.differs("rl",
                   "the chosen answer's own loss is the mean over its tokens; TRL takes the mean "

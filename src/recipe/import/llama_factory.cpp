@@ -139,7 +139,9 @@ constexpr KeyRow kLlamaFactoryRows[] = {
     {"pref_ftx", Way::Read, "objective.sft_weight", {}, "0.0"},
     {"pref_bco_weight ld_alpha ref_model ref_model_adapters ref_model_quantization_bit", Way::Read,
      "objective.name"},
-    {"kto_chosen_weight kto_rejected_weight ppo_buffer_size ppo_epochs ppo_score_norm ppo_target "
+    {"kto_chosen_weight", Way::Read, "objective.desirable_weight", {}, "1.0"},
+    {"kto_rejected_weight", Way::Read, "objective.undesirable_weight", {}, "1.0"},
+    {"ppo_buffer_size ppo_epochs ppo_score_norm ppo_target "
      "ppo_whiten_rewards reward_model reward_model_adapters reward_model_quantization_bit "
      "reward_model_type",
      Way::Idle,
@@ -196,6 +198,9 @@ constexpr std::string_view kUsualColumns =
     "images=images";
 
 bool learns_pairs(const Draft& draft) { return draft.text("stage") == "dpo"; }
+bool learns_ratings(const Draft& draft) { return draft.text("stage") == "kto"; }
+// What it calls the column that says whether an answer is good, and which of them snug reads.
+constexpr std::string_view kRatingColumns = "kto_tag=kto_tag kto_tag=label";
 
 // Keys of an entry with the words that snug takes; any other word is refused.
 struct EntryKey {
@@ -243,7 +248,9 @@ void check_entry(Draft& draft, const YamlNode& entry, const std::string& name) {
   if (columns == nullptr) return;
   const auto is_usual = [&](const std::string& role, const std::string& column) {
     return std::ranges::count(words_of(kUsualColumns), fmt::format("{}={}", role, column)) > 0 ||
-           (has_pairs && is_pair_column(role, column));
+           (has_pairs && is_pair_column(role, column)) ||
+           (learns_ratings(draft) &&
+            std::ranges::count(words_of(kRatingColumns), fmt::format("{}={}", role, column)) > 0);
   };
   for (const auto& [role, column] : columns->entries)
     if (column.kind != YamlNode::Kind::Null && !is_usual(role, column.text))
@@ -333,6 +340,12 @@ constexpr std::string_view kKeysOfPairs =
     "pref_loss pref_beta simpo_gamma dpo_label_smoothing pref_ftx pref_bco_weight ld_alpha "
     "ref_model ref_model_adapters ref_model_quantization_bit";
 
+void refuse_other_reference(Draft& draft) {
+  for (const char* key : {"ref_model", "ref_model_adapters", "ref_model_quantization_bit"})
+    if (draft.on(key) && draft.text(key) != draft.text("model_name_or_path"))
+      draft.refuse(key, "", std::string(kOwnReference));
+}
+
 void take_stage_of_pairs(Draft& draft) {
   take_no_dropout(draft, "stage");
   const std::string loss = draft.text("pref_loss");
@@ -350,9 +363,7 @@ void take_stage_of_pairs(Draft& draft) {
   if (const Found* alpha = draft.find("ld_alpha")) take_ld_alpha(draft, *alpha);
   if (draft.on("pref_bco_weight"))
     draft.refuse("pref_bco_weight", "", std::string(kNoSuchTechnique));
-  for (const char* key : {"ref_model", "ref_model_adapters", "ref_model_quantization_bit"})
-    if (draft.on(key) && draft.text(key) != draft.text("model_name_or_path"))
-      draft.refuse(key, "", std::string(kOwnReference));
+  refuse_other_reference(draft);
   if (objective == "hinge" || objective == "ipo")
     draft.differs(
         "pref_loss",
@@ -361,8 +372,24 @@ void take_stage_of_pairs(Draft& draft) {
                     loss));
 }
 
+void take_stage_of_ratings(Draft& draft) {
+  take_no_dropout(draft, "stage");
+  take_objective(draft, "kto", "stage",
+                 {.beta = "pref_beta",
+                  .desirable_weight = "kto_chosen_weight",
+                  .undesirable_weight = "kto_rejected_weight"});
+  if (parse_float(draft.text("pref_ftx")).value_or(0) > 0)
+    draft.refuse("pref_ftx", "", std::string(kNoSuchTechnique));
+  refuse_other_reference(draft);
+  idle_all(draft, "pref_loss simpo_gamma dpo_label_smoothing pref_bco_weight ld_alpha",
+           "belongs to stage: dpo");
+  draft.differs("stage", std::string(kOtherReferencePoint));
+}
+
 void take_stage_of_training(Draft& draft) {
   const std::string stage = draft.text("stage");
+  if (learns_ratings(draft)) return take_stage_of_ratings(draft);
+  idle_all(draft, "kto_chosen_weight kto_rejected_weight", "belongs to stage: kto");
   if (learns_pairs(draft)) return take_stage_of_pairs(draft);
   idle_all(draft, kKeysOfPairs, kNoPreferences);
   draft.set("lora_dropout", draft.text("lora_dropout"), "lora_dropout");

@@ -49,7 +49,9 @@ void take_objective(Draft& draft, std::string_view objective, std::string_view t
   for (const auto& [argument, key] :
        {std::pair<std::string_view, std::string_view>{"beta", keys.beta},
         {"gamma", keys.gamma},
-        {"label_smoothing", keys.label_smoothing}}) {
+        {"label_smoothing", keys.label_smoothing},
+        {"desirable_weight", keys.desirable_weight},
+        {"undesirable_weight", keys.undesirable_weight}}) {
     if (key.empty()) continue;
     if (objective_takes(objective, argument))
       draft.set(fmt::format("objective.{}", argument), draft.text(key), key);

@@ -41,6 +41,10 @@ inline constexpr std::string_view kOwnReferencePass =
 inline constexpr std::string_view kOfMicroBatch =
     "the chosen answer's loss is the mean over its tokens, and pairs count alike; TRL takes the "
     "mean over all chosen tokens of a micro-batch";
+inline constexpr std::string_view kOtherReferencePoint =
+    "the reference point (kl) is one of the whole global batch, by the answers of rows before in "
+    "the "
+    "data; here it is one of each micro-batch, by the other answers in it";
 inline constexpr std::string_view kNoSuchTechnique = "snug does not have this; leave it out";
 inline constexpr std::string_view kPlainAdapters =
     "adapters here are new, of one rank, on linear layers";
@@ -104,6 +108,8 @@ struct PreferenceKeys {
   std::string_view beta;
   std::string_view gamma = {};
   std::string_view label_smoothing = {};
+  std::string_view desirable_weight = {};
+  std::string_view undesirable_weight = {};
 };
 // Sets our objective, which the key `theirs` says, and its arguments.
 void take_objective(Draft& draft, std::string_view objective, std::string_view theirs,

@@ -104,7 +104,7 @@ void take_part_length(Draft& draft, const Found& found) {
   draft.differs(found.key, "prompts and answers have one bound together, train.max_seq_length");
 }
 
-// DPOConfig, ORPOConfig and CPOConfig, whose defaults are the same.
+// DPOConfig, ORPOConfig, CPOConfig and KTOConfig, whose defaults are the same.
 constexpr KeyRow kPreferenceRows[] = {
     {"loss_type", Way::Read, "objective.name", {}, "sigmoid"},
     {"beta", Way::Read, "objective.beta", {}, "0.1"},
@@ -137,9 +137,10 @@ constexpr KeyRow kPreferenceRows[] = {
     {"generate_during_eval", Way::Idle, {}, kNoGeneration},
     {"label_pad_token_id padding_value is_encoder_decoder", Way::Idle, {}, kOwnLoader},
     {"label_smoothing_factor", Way::Idle, {}, "it smooths tokens, and only pairs are learnt"},
-    // KTOConfig, RewardConfig, GRPOConfig
-    {"desirable_weight undesirable_weight center_rewards_coefficient num_generations", Way::Off,
-     "objective.name", kNoSuchObjective},
+    {"desirable_weight", Way::Read, "objective.desirable_weight", {}, "1.0"},
+    {"undesirable_weight", Way::Read, "objective.undesirable_weight", {}, "1.0"},
+    // RewardConfig, GRPOConfig
+    {"center_rewards_coefficient num_generations", Way::Off, "objective.name", kNoSuchObjective},
 };
 // Those of CPOConfig and of DPOConfig alone; ORPOConfig has none.
 constexpr std::string_view kOnlyCpo = "cpo_alpha simpo_gamma alpha";
@@ -147,6 +148,7 @@ constexpr std::string_view kOnlyDpo =
     "precompute_ref_log_probs precompute_ref_batch_size loss_weights rpo_alpha sync_ref_model "
     "reference_free ref_model_init_kwargs ld_alpha f_divergence_type use_weighting discopop_tau "
     "max_target_length";
+constexpr std::string_view kOnlyKto = "desirable_weight undesirable_weight";
 constexpr std::string_view kCpoLosses = "sigmoid=cpo simpo=simpo";
 
 constexpr KeyRow kScriptRows[] = {
@@ -283,13 +285,26 @@ void take_dpo(Draft& draft) {
                             draft.text("beta")));
 }
 
+void take_kto(Draft& draft) {
+  const std::string loss = draft.find("loss_type") ? draft.text("loss_type") : "kto";
+  if (loss != "kto") return refuse_objective(draft, "loss_type", loss + " of KTOTrainer");
+  const std::string_view said = draft.find("loss_type") ? "loss_type" : "desirable_weight";
+  take_objective(draft, "kto", said,
+                 {.beta = "beta",
+                  .desirable_weight = "desirable_weight",
+                  .undesirable_weight = "undesirable_weight"});
+  draft.differs(said, std::string(kOtherReferencePoint));
+}
+
 void finish_preferences(Draft& draft) {
   take_trl_arguments(draft, "max_length");
   if (const std::string name = draft.text("dataset_name"); !name.empty())
     take_data(draft, name, "dataset_name");
   draft.set("data.prompt_style", "auto", "dataset_name");
   draft.set("data.val_split_fraction", "0", "dataset_test_split");
-  if (has_any(draft, kOnlyCpo) || draft.text("loss_type") == "simpo")
+  if (has_any(draft, kOnlyKto) || draft.text("loss_type") == "kto")
+    take_kto(draft);
+  else if (has_any(draft, kOnlyCpo) || draft.text("loss_type") == "simpo")
     take_cpo(draft);
   else
     take_dpo(draft);
@@ -301,7 +316,7 @@ void finish_preferences(Draft& draft) {
   }
   if (!draft.is_null("max_length"))
     draft.differs("max_length",
-                  "of longer pairs the prompt loses its beginning before the answers lose their "
+                  "of longer rows the prompt loses its beginning before the answers lose their "
                   "end; TRL cuts the end");
 }
 

@@ -430,8 +430,9 @@ std::vector<Row> objective_rows(Recipe& r) {
       {.theme = kObjective,
        .key = "objective.name",
        .slot = &o.name,
-       .help = "what training minimises: sft learns answers; the others learn from rows with a "
-               "chosen and a rejected answer. Choosing one sets the keys below to its defaults",
+       .help = "what training minimises: sft learns answers; kto learns from rows with an answer "
+               "and whether it is good; the others from rows with a chosen and a rejected answer. "
+               "Choosing one sets the keys below to its defaults",
        .choices = choices_of<ObjectiveName>(),
        .shown = "objective",
        .aliases = {"objective"},
@@ -471,6 +472,20 @@ std::vector<Row> objective_rows(Recipe& r) {
        .help =
            "compute the prompt of both answers once, where that saves a twentieth of the tokens; "
            "not with data.packing false, with cp in the mesh, and with longrope"},
+      {.theme = kObjective,
+       .key = "objective.desirable_weight",
+       .slot = &o.desirable_weight,
+       .help =
+           "weight of good answers' loss (kto); times their number 1 to 4/3 of the bad ones' is "
+           "recommended",
+       .min = 0,
+       .max = 1000},
+      {.theme = kObjective,
+       .key = "objective.undesirable_weight",
+       .slot = &o.undesirable_weight,
+       .help = "weight of bad answers' loss (kto)",
+       .min = 0,
+       .max = 1000},
   };
 }
 

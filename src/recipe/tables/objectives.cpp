@@ -8,13 +8,15 @@
 namespace snug::recipe {
 namespace {
 
+constexpr double kRateOfComparedWeights = 1e-6, kRateOfComparedAdapters = 1e-5;
+
 ObjectiveTraits of_pairs(std::vector<std::string_view> arguments, ObjectiveOptions defaults) {
   arguments.emplace_back("share_prompt");
   return {.preferences = true,
           .arguments = std::move(arguments),
           .defaults = std::move(defaults),
-          .lr_of_all_weights = 1e-6,
-          .lr_of_adapters = 1e-5};
+          .lr_of_all_weights = kRateOfComparedWeights,
+          .lr_of_adapters = kRateOfComparedAdapters};
 }
 
 // In the order of ObjectiveName.
@@ -29,6 +31,11 @@ const std::array<ObjectiveTraits, kWords<ObjectiveName>.size()>& table() {
       of_pairs({"beta", "gamma", "label_smoothing", "sft_weight"},
                {.name = Simpo, .beta = 2, .gamma = 1}),
       of_pairs({"beta", "label_smoothing", "sft_weight"}, {.name = Cpo, .sft_weight = 1}),
+      {.ratings = true,
+       .arguments = {"beta", "desirable_weight", "undesirable_weight"},
+       .defaults = {.name = Kto},
+       .lr_of_all_weights = kRateOfComparedWeights,
+       .lr_of_adapters = kRateOfComparedAdapters},
   }};
   return kTable;
 }
@@ -60,6 +67,15 @@ double usual_rate(const ObjectiveOptions& objective, bool all_weights) {
 bool learns_from_pairs(std::string_view name) {
   const ObjectiveTraits* known = find_objective(name);
   return known != nullptr && known->preferences;
+}
+
+bool learns_from_ratings(std::string_view name) {
+  const ObjectiveTraits* known = find_objective(name);
+  return known != nullptr && known->ratings;
+}
+
+bool compares_answers(std::string_view name) {
+  return learns_from_pairs(name) || learns_from_ratings(name);
 }
 
 int64_t documents_per_sample(const ObjectiveOptions& objective) {

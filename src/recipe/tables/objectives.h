@@ -12,6 +12,7 @@ namespace snug::recipe {
 
 struct ObjectiveTraits {
   bool preferences = false;                 // its rows say which of two answers is better
+  bool ratings = false;                     // its rows say of an answer whether it is good
   std::vector<std::string_view> arguments;  // objective.<argument> that it takes
   ObjectiveOptions defaults;
   // AdamW's learning rates on a checkpoint, unless one is given.
@@ -26,6 +27,10 @@ bool objective_takes(std::string_view name, std::string_view argument);
 
 // Whether its rows say which of two answers is better; not those of an unknown name.
 bool learns_from_pairs(std::string_view name);
+// Whether its rows say of an answer whether it is good.
+bool learns_from_ratings(std::string_view name);
+// Either: answers are compared with the model before training, or with each other.
+bool compares_answers(std::string_view name);
 // Documents that a sample has: two of a pair.
 int64_t documents_per_sample(const ObjectiveOptions& objective);
 

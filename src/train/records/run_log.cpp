@@ -12,6 +12,7 @@
 #include "base/program.h"
 #include "base/text.h"
 #include "core/dist/agreement.h"
+#include "engine/steps/objective.h"
 #include "recipe/print.h"
 #include "recipe/tables/objectives.h"
 #include "report/run_page.h"
@@ -74,8 +75,8 @@ RunLog::RunLog(const recipe::Recipe& recipe, const std::string& command,
             {.interval = log_interval_, .copy = [this](std::string_view text) {
                if (may_write_) text_.write(text);
              }}) {
-  if (recipe::learns_from_pairs(recipe.objective.name))
-    figures_.assign(report::kFigureNames.begin(), report::kFigureNames.end());
+  if (recipe::compares_answers(recipe.objective.name))
+    figures_ = engine::validation_objective(recipe)->figures();
   record_.command = command;
   record_.recipe = recipe::recipe_json(recipe);
   log_recipe(recipe, resumed);

@@ -60,7 +60,7 @@ std::string objective_of(const std::vector<std::string>& words) {
 
 // Whether each question has a wrong answer too.
 bool has_pairs(const recipe::DemoOptions& options) {
-  return recipe::learns_from_pairs(objective_of(options.finetune_words));
+  return recipe::compares_answers(objective_of(options.finetune_words));
 }
 
 // Whose files are the demo's, with other questions too.

@@ -123,7 +123,7 @@ TEST(Preferences, SayWhatARowLacks) {
   EXPECT_CONTAINS(refusal(R"({"question":"q","answer":"a"})"), "--objective sft");
   EXPECT_CONTAINS(refusal(R"({"prompt":"q","rejected":"b"})"), "without \"chosen\"");
   EXPECT_CONTAINS(refusal(R"({"prompt":"q","chosen":3,"rejected":"b"})"), "the chosen answer is a");
-  EXPECT_CONTAINS(refusal(R"({"prompt":"q","completion":"a","label":true})"), "KTO");
+  EXPECT_CONTAINS(refusal(R"({"prompt":"q","completion":"a","label":true})"), "--objective kto");
   EXPECT_CONTAINS(refusal(R"({"chosen":["a"],"rejected":"b"})"), "both");
   EXPECT_CONTAINS(refusal(R"({"chosen":[{"role":"user","content":"p"},)"
                           R"({"role":"assistant","content":"a"}],"rejected":)"

@@ -331,7 +331,7 @@ TEST(Rows, KeepsWhatOnlyTemplatesRead) {
   for (const char* wrong : {"3", "\"{}\"", "\"[\"", "{}"})
     EXPECT_CONTAINS(refusal("a.jsonl", tools(wrong)), "\"tools\" must be a list");
   EXPECT_CONTAINS(message_of([&] { split_conversations({row}); }), "call tools");
-  EXPECT_CONTAINS(refusal("a.txt", "some text"), R"({"text": "a document"})");
+  EXPECT_CONTAINS(refusal("a.txt", "some text"), "--data TextFiles");
 }
 
 TEST(Rows, ReadsWhichTurnsOthersLeaveOutOfTheLoss) {
@@ -409,7 +409,7 @@ TEST(Rows, RefusesRowsMadeForAnotherObjective) {
   for (const char* row :
        {R"({"prompt":"q","completion":"a","label":true})",
         R"({"messages":[["q","a"]],"label":false})", R"({"messages":[["q","a"]],"kto_tag":true})"})
-    EXPECT_CONTAINS(refusal("a.jsonl", row), "KTO");
+    EXPECT_CONTAINS(refusal("a.jsonl", row), "--objective kto");
   for (const char* row : {R"({"text":"t","label":1})", R"({"text":"t","label":"good"})"})
     EXPECT_CONTAINS(refusal("a.jsonl", row), "classification");
   // Flags and scores beside answers are columns like others.

@@ -81,6 +81,9 @@ TEST(Check, ValuesThatContradict) {
   EXPECT_CONTAINS(faults_of("--use_lora"), "use snug finetune to train adapters");
   EXPECT_CONTAINS(faults_of("--data LIMA"), "applies to --data JSON, not to LIMA");
   EXPECT_CONTAINS(faults_of("--data.path x"), "data.path = x");
+  EXPECT_CONTAINS(faults_of("--data TextFiles"), "data.path is not set");
+  EXPECT_CONTAINS(faults_of("--data book.txt --data.packing false"),
+                  "blocks of text have no padding");
   EXPECT_CONTAINS(faults_of("--data.val_path v --data.val_split_fraction 0.1"), "are both set");
   EXPECT_CONTAINS(faults_of("--data.val_split_fraction 1"), "leaves nothing to train on");
 }

@@ -844,6 +844,32 @@ train_on_inputs: false
      "datasets: [{path: rows.jsonl, type: passthrough}]\n",
      "",
      {"name: simpo", "beta: 0.7", "gamma: 0.5", "sft_weight: 1.0", "prompt_style: auto"}},
+    {"AxolotlKto",
+     "axolotl",
+     "base_model: m\nrl: kto\nrl_beta: 0.5\nkto_desirable_weight: 0.2\nadapter: qlora\n"
+     "lora_dropout: 0.05\nlearning_rate: 1e-6\n"
+     "datasets: [{path: rows.jsonl, type: {field_completion: completion, field_label: label}}]\n",
+     "",
+     {"name: kto", "beta: 0.5", "desirable_weight: 0.2", "undesirable_weight: 1.0",
+      "lora_dropout: 0.0", "prompt_style: auto"}},
+    {"LlamaFactoryKto",
+     "LLaMA-Factory",
+     "model_name_or_path: m\nstage: kto\npref_beta: 0.2\nkto_rejected_weight: 1.4\n",
+     "",
+     {"name: kto", "beta: 0.2", "desirable_weight: 1.0", "undesirable_weight: 1.4",
+      "lora_dropout: 0.0"}},
+    {"TrlKto",
+     "TRL (preferences)",
+     "model_name_or_path: m\ndataset_name: rows.jsonl\nbeta: 0.3\ndesirable_weight: 0.8\n"
+     "undesirable_weight: 1.2\nprecompute_ref_log_probs: true\n",
+     "",
+     {"name: kto", "beta: 0.3", "desirable_weight: 0.8", "undesirable_weight: 1.2", "lr: 1.0e-06",
+      "max_seq_length: 1024", "dropout: 0.0"}},
+    {"TrlKtoByItsLoss",
+     "TRL (preferences)",
+     "model_name_or_path: m\nloss_type: kto\n",
+     "",
+     {"name: kto", "beta: 0.1", "desirable_weight: 1.0", "undesirable_weight: 1.0"}},
     {"LlamaFactoryDpo",
      "LLaMA-Factory",
      R"(
@@ -1249,14 +1275,14 @@ TEST(Import, HoldsOutWhatTorchtunesRecipesHoldOut) {
 
 TEST(Import, RefusesWhatItCannotCarryOver) {
   const std::string axolotl = "base_model: m\nlearning_rate: 1e-4\n";
-  EXPECT_CONTAINS(import_fault(axolotl + "rl: kto\n"),
-                  ":3: rl: snug does not have the objective kto yet; choose one of its own with "
-                  "--objective: sft, dpo, ipo, hinge, orpo, simpo, cpo");
+  EXPECT_CONTAINS(import_fault(axolotl + "rl: grpo\n"),
+                  ":3: rl: snug does not have the objective grpo yet; choose one of its own with "
+                  "--objective: sft, dpo, ipo, hinge, orpo, simpo, cpo, kto");
   EXPECT_CONTAINS(import_fault(axolotl + "lora_modules_to_save: [lm_head]\n"),
                   ":3: lora_modules_to_save: ");
   EXPECT_CONTAINS(import_fault(axolotl + "sequence_length: 5\n"),
                   "unknown key of axolotl; did you mean sequence_len?");
-  EXPECT_EQ(import_fault(axolotl + "gptq_groupsize:\nrl: kto\n").find("gptq"), std::string::npos);
+  EXPECT_EQ(import_fault(axolotl + "gptq_groupsize:\nrl: grpo\n").find("gptq"), std::string::npos);
   EXPECT_CONTAINS(import_fault(axolotl + "num_epochs: 1.5\n"), ":3: num_epochs: snug counts whole");
   EXPECT_CONTAINS(import_fault(axolotl + "val_set_size: 500\n"), "a share of the rows");
   EXPECT_CONTAINS(import_fault(axolotl + "optimizer: muon\n"), "snug has no optimizer muon");
@@ -1266,7 +1292,7 @@ TEST(Import, RefusesWhatItCannotCarryOver) {
                   "split: ");
   EXPECT_CONTAINS(import_fault(axolotl + "micro_batch_size: 0\n"),
                   ":3: micro_batch_size: 0 is out");
-  for (const char* stage : {"kto", "rm", "ppo"})
+  for (const char* stage : {"rm", "ppo"})
     EXPECT_CONTAINS(import_fault(fmt::format("model_name_or_path: m\nstage: {}\n", stage)),
                     fmt::format(":2: stage: snug does not have the objective {} yet", stage));
   EXPECT_CONTAINS(import_fault("model_name_or_path: m\nfinetuning_type: oft\n"),
@@ -1311,7 +1337,7 @@ TEST(Import, SaysWherePreferencesAreLearntOtherwise) {
   const std::string only_beta = remarks_on(trl + "beta: 0.3\n");
   EXPECT_CONTAINS(only_beta, "r.yaml:2: beta: taken as DPOConfig's");
   EXPECT_CONTAINS(only_beta, "--objective orpo or cpo, and --objective.beta 0.3");
-  EXPECT_CONTAINS(only_beta, "max_length (TRL's default): of longer pairs");
+  EXPECT_CONTAINS(only_beta, "max_length (TRL's default): of longer rows");
   for (const char* key : {"precompute_ref_log_probs: true", "cpo_alpha: 1", "rpo_alpha: 1.0"})
     EXPECT_FALSE(contains(remarks_on(trl + "beta: 0.3\n" + key), "taken as DPOConfig's")) << key;
   EXPECT_CONTAINS(remarks_on(trl + "dataset_name: a.json\n"), "taken as SFTConfig's");
@@ -1368,7 +1394,7 @@ TEST(Import, RefusesPreferencesThatItDoesNotHave) {
     return "snug does not have the objective " + name + " yet; choose one of its own";
   };
   for (const char* loss : {"exo_pair", "nca_pair", "robust", "bco_pair", "sppo_hard", "aot",
-                           "apo_zero", "discopop", "sigmoid_norm", "kto"})
+                           "apo_zero", "discopop", "sigmoid_norm"})
     EXPECT_CONTAINS(import_fault(trl + "loss_type: " + loss + "\n"),
                     ":2: loss_type: " + without(loss));
   EXPECT_CONTAINS(import_fault(trl + "loss_type: [sigmoid, bco_pair, sft]\n"),
@@ -1376,8 +1402,10 @@ TEST(Import, RefusesPreferencesThatItDoesNotHave) {
   EXPECT_CONTAINS(import_fault(trl + "loss_type: [sft]\n"), without("sft without a loss of pairs"));
   EXPECT_CONTAINS(import_fault(trl + "loss_type: hinge\ncpo_alpha: 1\n"),
                   without("hinge of CPOTrainer"));
-  for (const char* key : {"desirable_weight: 1.0", "undesirable_weight: 1.0",
-                          "center_rewards_coefficient: 0.01", "num_generations: 8"})
+  EXPECT_CONTAINS(import_fault(trl + "loss_type: apo_zero_unpaired\ndesirable_weight: 1\n"),
+                  without("apo_zero_unpaired of KTOTrainer"));
+  EXPECT_CONTAINS(import_fault(trl + "stage: kto\npref_ftx: 0.1\n"), ":3: pref_ftx: ");
+  for (const char* key : {"center_rewards_coefficient: 0.01", "num_generations: 8"})
     EXPECT_CONTAINS(import_fault(trl + key + "\n"), "snug does not have this objective yet");
   for (const char* key :
        {"sync_ref_model: true", "reference_free: true", "ref_model_init_kwargs: {dtype: bfloat16}"})
@@ -1386,11 +1414,12 @@ TEST(Import, RefusesPreferencesThatItDoesNotHave) {
                           "use_weighting: true", "cpo_alpha: 1\nalpha: 0.5"})
     EXPECT_CONTAINS(import_fault(trl + key + "\n"), "snug does not have this; leave it out");
   EXPECT_CONTAINS(import_fault(trl + "beta: 1\npacking: true\n"), "packing: ");
-  const TemporaryFile kto(trl + "loss_type: kto\n");
-  EXPECT_EQ(parse("finetune --config " + kto.string() + " --objective dpo").recipe.objective.name,
-            "dpo");
+  const TemporaryFile robust(trl + "loss_type: robust\n");
+  EXPECT_EQ(
+      parse("finetune --config " + robust.string() + " --objective dpo").recipe.objective.name,
+      "dpo");
 
-  for (const char* rl : {"kto", "grpo", "gdpo", "ebft"})
+  for (const char* rl : {"grpo", "gdpo", "ebft"})
     EXPECT_CONTAINS(import_fault(axolotl + "rl: " + rl + "\n"), ":3: rl: " + without(rl));
   EXPECT_CONTAINS(import_fault(axolotl + "rl: dpo\ndpo_loss_type: [robust]\n"),
                   ":4: dpo_loss_type: " + without("robust"));

@@ -242,9 +242,6 @@ TEST(Parse, ATextFileNamesItsSource) {
   EXPECT_EQ(recipe.data.class_path, "TextFiles");
   EXPECT_EQ(recipe.data.path, "book.txt");
   EXPECT_EQ(recipe.data.long_rows, LongRows::Drop);
-  EXPECT_CONTAINS(parse_error("finetune m --data book.txt --data.packing false"),
-                  "blocks of text have no padding");
-  EXPECT_CONTAINS(parse_error("finetune m --data TextFiles"), "data.path is not set");
 }
 
 TEST(Parse, WrongValuesSayWhatIsWanted) {

@@ -47,6 +47,10 @@ class RandomRecipe {
       own.label_smoothing = objective.label_smoothing;
     if (!objective_takes(own.name, "sft_weight")) own.sft_weight = objective.sft_weight;
     if (!objective_takes(own.name, "share_prompt")) own.share_prompt = objective.share_prompt;
+    if (!objective_takes(own.name, "desirable_weight")) {
+      own.desirable_weight = objective.desirable_weight;
+      own.undesirable_weight = objective.undesirable_weight;
+    }
     // Resolving lowers it to lr.
     recipe.train.min_lr = std::min(recipe.train.min_lr, o.lr);
     if (recipe.quantize.empty()) recipe.quantize = "bnb.fp4";
