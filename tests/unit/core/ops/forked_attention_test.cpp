@@ -171,10 +171,10 @@ TEST_P(Forked, IsAttentionOfDocumentsWrittenOut) {
   std::vector<bool> seen(static_cast<size_t>(all.num_rows));
   for (size_t i = 0; i < rows.size(); ++i) {
     const int64_t row = rows[i], at = static_cast<int64_t>(i);
-    if (!seen[static_cast<size_t>(row)]) d_wanted[at].copy_(d_out[row]);
-    if (!seen[static_cast<size_t>(row)])
-      EXPECT_TRUE(at::equal(out[row], wanted[at])) << "row " << row;
+    if (seen[static_cast<size_t>(row)]) continue;
     seen[static_cast<size_t>(row)] = true;
+    d_wanted[at].copy_(d_out[row]);
+    EXPECT_TRUE(at::equal(out[row], wanted[at])) << "row " << row;
   }
   out.backward(d_out);
   wanted.backward(d_wanted);
