@@ -365,14 +365,17 @@ double SampleStore::mean_document() const {
 
 std::vector<int64_t> SampleStore::longest(int64_t wanted,
                                           int64_t (*tokens)(const SampleStore&, int64_t)) const {
+  // Of blocks of one length those of more documents take more memory.
+  std::vector<std::pair<int64_t, int64_t>> sizes;
+  for (int64_t i = 0; i < num_different(); ++i)
+    sizes.emplace_back(tokens(*this, i), num_documents(i));
   std::vector<int64_t> indices(static_cast<size_t>(count()));
   std::iota(indices.begin(), indices.end(), int64_t{0});
   const int64_t times = times_each(wanted);
   const auto end = indices.begin() + (wanted + times - 1) / times;
   std::partial_sort(indices.begin(), end, indices.end(), [&](int64_t a, int64_t b) {
-    // Of blocks of one length those of more documents take more memory.
-    const std::pair left(tokens(*this, a), num_documents(a));
-    const std::pair right(tokens(*this, b), num_documents(b));
+    const auto& left = sizes[static_cast<size_t>(place(a))];
+    const auto& right = sizes[static_cast<size_t>(place(b))];
     return left != right ? left > right : a < b;
   });
   std::vector<int64_t> result;
@@ -397,8 +400,9 @@ double SampleStore::mean_pictures() const {
 }
 
 int64_t SampleStore::most(int64_t wanted, int64_t (*of)(const SampleStore&, int64_t)) const {
-  std::vector<int64_t> all;
-  for (int64_t i = 0; i < count(); ++i) all.push_back(of(*this, i));
+  std::vector<int64_t> different, all;
+  for (int64_t i = 0; i < num_different(); ++i) different.push_back(of(*this, i));
+  for (int64_t i = 0; i < count(); ++i) all.push_back(different[static_cast<size_t>(place(i))]);
   const int64_t times = times_each(wanted);
   std::partial_sort(all.begin(), all.begin() + (wanted + times - 1) / times, all.end(),
                     std::greater<>());

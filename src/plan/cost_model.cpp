@@ -204,9 +204,9 @@ StepCost step_cost(const models::Model& model, const recipe::Recipe& recipe,
                         micro_batches / static_cast<double>(prediction.micro_batches) /
                         (device.bytes_per_second * device.memory_efficiency);
   const double computing = cost.products_seconds + cost.attention_seconds + cost.memory_seconds;
-  const double share_of_forward = forward * (1 + of_others) / repeated;
-  const Compute compute{.forward = computing * share_of_forward,
-                        .backward = computing * (1 - share_of_forward)};
+  const double once = forward * (1 + of_others);
+  const Compute compute{.forward = computing * once / repeated,
+                        .backward = computing * (1 - once / repeated)};
   const bool updates_part = strategy.stage >= exec::ShardingStage::OptimizerStates;
   const StepSize size{
       .micro_batches = micro_batches,

@@ -179,15 +179,15 @@ class TinyBatches final : public data::BatchSource {
   data::TokenBatchSource tokens_;
 };
 
-// The host memory that a GPU run takes meanwhile and no plan counts: a number or two that are
-// read back.
+// The host memory that a GPU run takes meanwhile and no plan counts: a loss and up to four figures
+// that are read back, 4 bytes each.
 class UncountedOnTheHost {
  public:
   UncountedOnTheHost() : before_(memory::cpu_ledger().allocated()) {
     memory::cpu_ledger().reset_peak();
   }
   void expect_none() const {
-    constexpr int64_t kNumbersReadBack = 16;
+    constexpr int64_t kNumbersReadBack = 5 * 4;
     if (!test_device().is_cuda()) return;
     EXPECT_LE(memory::cpu_ledger().at_peak().allocated - before_, kNumbersReadBack)
         << "bytes on the host that are in no plan";
