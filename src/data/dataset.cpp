@@ -431,7 +431,8 @@ void shorten(SampleStore& store, std::vector<int64_t>& numbers, const char* part
   if (store.documents_per_sample() > 1) return;
   if (length < 2 || options.overlap >= length)
     throw UserError(
-        "data.overlap = {}: pieces of {} tokens (train.max_seq_length) must have more of their own",
+        "data.overlap = {}: a piece has {} tokens (train.max_seq_length); use fewer, so that it "
+        "has some of its own",
         options.overlap, length);
   store.cut_into_blocks({.length = length, .overlap = options.overlap, .joins = joins}, numbers);
 }
