@@ -112,7 +112,7 @@ std::vector<SampleAt> samples_by_row(const Dataset& dataset) {
   // Where a row became several samples, those behind more turns are longer.
   std::ranges::stable_sort(samples, {}, [&](SampleAt at) {
     const SampleStore& store = at.held_out ? dataset.validation : dataset.train;
-    return std::pair(row_number(dataset, at), store.length(at.index));
+    return std::pair(row_number(dataset, at), store.is_in_blocks() ? 0 : store.length(at.index));
   });
   return samples;
 }

@@ -52,7 +52,7 @@ TEST_F(Texts, AreShownWithTheirDocuments) {
   const Result result = run({"data", "show", (folder_ / "texts/1.md").string(), "--model",
                              tiny_checkpoint(), "--train.max_seq_length", "40"});
   EXPECT_EQ(result.exit_code, 0) << result.output;
-  EXPECT_NE(result.output.find("line 0 of document 1"), result.output.npos) << result.output;
+  EXPECT_NE(result.output.find("ine 0 of document 1\nline 1"), result.output.npos) << result.output;
 }
 
 TEST_F(Texts, AreNoAnswers) {
