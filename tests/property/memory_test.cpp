@@ -81,7 +81,8 @@ void expect_plan_is_the_measurement(const recipe::Recipe& recipe, const std::str
     run.run.finish();
     uncounted.expect_none();
   }
-  EXPECT_EQ(predicted.peak_allocated, tests::test_ledger().at_peak().allocated - before);
+  tests::expect_planned_peak(predicted.peak_allocated,
+                             tests::test_ledger().at_peak().allocated - before, samples);
   EXPECT_EQ(predicted.peak_host + predicted.host_staging,
             memory::cpu_host_ledger().at_peak().allocated - host_before);
   EXPECT_EQ(tests::test_ledger().allocated(), before) << "bytes left behind";
