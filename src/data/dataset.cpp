@@ -8,16 +8,19 @@
 #include <iterator>
 #include <numeric>
 #include <set>
+#include <unordered_map>
 #include <utility>
 
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "data/document_sample.h"
 #include "data/mismatched.h"
 #include "data/named_sets.h"
 #include "data/pictures/picture_dataset.h"
 #include "data/rows/hugging_face.h"
+#include "data/rows/label_rows.h"
 #include "data/rows/text_files.h"
 #include "data/sampler.h"
 #include "data/synthetic.h"
@@ -79,7 +82,10 @@ std::vector<Row> read_all(const std::vector<fs::path>& files, const Columns& col
 Columns columns_for(const DatasetOptions& options, std::set<std::string>& unread) {
   return {.pictures = options.reading.image_size > 0,
           .preferences = options.preferences,
+          .margins = options.preferences && options.reading.scores_documents,
           .ratings = options.ratings,
+          .classes = options.classes,
+          .labels = options.classes ? &options.labels : nullptr,
           .unread = &unread};
 }
 
@@ -168,13 +174,14 @@ void report(const SampleStore& store, const char* part, const std::string& style
         options.max_seq_length, with_commas(store.cut_tokens()),
         100.0 * static_cast<double>(store.cut_tokens()) /
             static_cast<double>(store.cut_tokens() + store.total_tokens()),
-        options.preferences || options.reading.source || options.reading.image_size > 0
+        options.preferences || options.ratings || options.classes || options.reading.source ||
+                options.reading.image_size > 0
             ? ""
             : "; --data.long_rows split makes samples of them");
   for (const auto& [what, count] : store.left_out())
     warn("{} data: {} {} left out: {}", part, counted(count, what), count == 1 ? "is" : "are",
          reason_left_out(what, style, options));
-  if (store.num_without_loss() == 0) return;
+  if (store.num_without_loss() == 0 || options.classes) return;
   const std::string without = fmt::format(
       "{} data: {} of {} samples have no token to learn from: their prompts fill "
       "train.max_seq_length = {} (raise it, or shorten the prompts), or their answers are {}{}",
@@ -269,14 +276,23 @@ std::string usual_reason(const std::string& style, const RowCounts& counts) {
   return counts.chats > 0 ? "the model has no chat template" : "questions and answers";
 }
 
+// Throws UserError where rows are of a kind that the objective cannot learn from.
+void check_answers(const DatasetOptions& options, const NamedSet* set) {
+  if (!options.classes && !options.preferences && !options.ratings) return;
+  if (set)
+    throw UserError("--data {}: its rows have {}; give a file", set->name,
+                    options.classes   ? "no labels"
+                    : options.ratings ? "one answer, which nobody rated"
+                                      : "one answer, and preferences compare two");
+  if (is_text(options))
+    throw UserError("--data TextFiles: texts {}; use --objective sft",
+                    options.classes ? "in files have no labels" : "are no answers to compare");
+}
+
 Split read_split(const DatasetOptions& options, const NamedSet* set,
                  const DownloadFunction& download, std::set<std::string>& unread) {
   const Columns columns = columns_for(options, unread);
-  if (set && (options.preferences || options.ratings))
-    throw UserError("--data {}: its rows have one answer, {}; give a file", set->name,
-                    options.ratings ? "which nobody rated" : "and preferences compare two");
-  if (is_text(options) && (options.preferences || options.ratings))
-    throw UserError("--data TextFiles: texts are no answers to compare; use --objective sft");
+  check_answers(options, set);
   Split split = set                           ? read_named_data(options, *set, download)
                 : options.name == "HFDataset" ? read_hugging_face_data(options, columns)
                 : is_text(options)            ? read_text_data(options, columns)
@@ -299,6 +315,13 @@ Split read_split(const DatasetOptions& options, const NamedSet* set,
   const double fraction = options.val_split_fraction.value_or(otherwise);
   return split_rows(std::move(split.train), fraction, options.seed,
                     set ? set->rounding : SplitRounding::Down);
+}
+
+// The number beside each row, by its own in the data set: what its sample is scored against.
+std::unordered_map<int64_t, double> values_of(const std::vector<Row>& rows) {
+  std::unordered_map<int64_t, double> values;
+  for (const Row& row : rows) values[row.number] = row.value;
+  return values;
 }
 
 // Empty where rows are no chats, or begin in different ways.
@@ -395,7 +418,8 @@ namespace {
 LongRows long_rows_of(const DatasetOptions& options, const Reading& reading) {
   const bool stands_together = reading.source || reading.image_size > 0;
   const bool is_cut = options.long_rows == LongRows::Cut || options.long_rows == LongRows::Auto;
-  if (is_cut && (stands_together || options.max_seq_length <= 0)) return LongRows::Cut;
+  if (is_cut && (stands_together || options.classes || options.max_seq_length <= 0))
+    return LongRows::Cut;
   if (stands_together)
     throw UserError(
         "data.long_rows = {}: samples of pictures, and those of an encoder and a decoder, are cut; "
@@ -406,6 +430,8 @@ LongRows long_rows_of(const DatasetOptions& options, const Reading& reading) {
   if (options.preferences && options.long_rows == LongRows::Split)
     throw UserError(
         "data.long_rows = split: a part of an answer cannot be compared; use cut or drop");
+  if (options.classes && options.long_rows == LongRows::Split)
+    throw UserError("data.long_rows = split: a label is one of a whole text; use cut or drop");
   return options.long_rows;
 }
 
@@ -457,7 +483,7 @@ Dataset load_dataset(const DatasetOptions& options, const TextEncoder& encoder,
   // A style that cannot be is refused before anything is read.
   std::optional<PromptStyle> style;
   if (!chosen.empty()) style = PromptStyle::make(chosen, encoder);
-  if (encoder.eos < 0)
+  if (encoder.eos < 0 && !options.reading.scores_documents)
     warn(
         "the tokenizer has no end-of-sequence token, so the model will not learn where answers "
         "end");
@@ -479,6 +505,7 @@ Dataset load_dataset(const DatasetOptions& options, const TextEncoder& encoder,
       .long_rows = long_rows,
       .keep_empty_answers = options.keep_empty_answers,
       .answers_alone = options.ratings,
+      .is_document = options.classes,
       .vocabulary = options.vocabulary,
       .reading = pictures ? options.reading : text_alone(options.reading)};
   Dataset dataset;
@@ -502,7 +529,7 @@ Dataset load_dataset(const DatasetOptions& options, const TextEncoder& encoder,
   };
   dataset.train = tokenize(split.train, dataset.train_pictures);
   shorten(dataset.train, dataset.train_numbers, options.part, long_rows, options);
-  const bool drops = !pictures && !options.keep_without_loss;
+  const bool drops = !pictures && !options.keep_without_loss && !options.classes;
   report(dataset.train, options.part, dataset.prompt_style, options, drops);
   // A step of such samples alone would change the weights by their decay.
   if (drops) drop_without_loss(dataset.train, dataset.train_numbers, split.train, options);
@@ -524,9 +551,27 @@ Dataset load_dataset(const DatasetOptions& options, const TextEncoder& encoder,
     dataset.validation_others =
         add_ratings(dataset.validation, split.validation, options, "validation");
   }
+  if (options.reading.scores_documents) {
+    const int32_t pad = options.reading.pad_token;
+    add_score_columns(dataset.train, dataset.train_numbers, values_of(split.train), pad);
+    add_score_columns(dataset.validation, dataset.validation_numbers, values_of(split.validation),
+                      pad);
+  }
   split.validation.resize(std::min(kShownRows, split.validation.size()));
   dataset.validation_rows = std::move(split.validation);
   return dataset;
+}
+
+std::vector<std::string> find_labels(const DatasetOptions& options) {
+  DatasetOptions sorted = options;
+  sorted.classes = true;
+  check_answers(sorted, find_set(options.name));
+  if (options.name == "ImageFolder")
+    throw UserError("--data ImageFolder: pictures are captioned, not sorted; give rows of texts");
+  const Columns columns{.classes = true};
+  if (options.name == "HFDataset")
+    return label_names(read_hugging_face_data(options, columns).train, options.path.string());
+  return label_names(read_json_data(options, columns).train, options.json_path.string());
 }
 
 std::optional<bool> masks_prompts(const Dataset& dataset, std::optional<bool> given) {

@@ -33,10 +33,12 @@ struct DatasetOptions {
   // Empty: of rows of turns.
   std::optional<bool> mask_prompt = {};
   bool include_multiturn_conversations = false;
-  bool split_turns = false;         // see split_turns()
-  bool preferences = false;         // rows say which of two answers is better
-  bool share_prompts = false;       // of both answers (SampleStore::share_prompts)
-  bool ratings = false;             // rows say of an answer whether it is good
+  bool split_turns = false;    // see split_turns()
+  bool preferences = false;    // rows say which of two answers is better
+  bool share_prompts = false;  // of both answers (SampleStore::share_prompts)
+  bool ratings = false;        // rows say of an answer whether it is good
+  bool classes = false;        // rows are texts, each with one of these labels
+  std::vector<std::string> labels = {};
   bool keep_empty_answers = false;  // of chats: learn that nothing is said
   LongRows long_rows = LongRows::Cut;
   int64_t overlap = 0;             // tokens that pieces of a split row share
@@ -134,6 +136,9 @@ std::string usual_style(std::span<const Row> rows, const TextEncoder& encoder);
 
 Dataset load_dataset(const DatasetOptions& options, const TextEncoder& encoder,
                      const DownloadFunction& download);
+
+// The names of the labels that the training rows have, by number (rows/label_rows.h).
+std::vector<std::string> find_labels(const DatasetOptions& options);
 
 // The micro-batch options for these data options; `pad` as in TextEncoder. Throws UserError if
 // padding is to be learned and there is no padding token.

@@ -230,7 +230,7 @@ MicroBatch make_micro_batch(const SampleStore& store, std::span<const int64_t> i
   if (shares) note_shared_rows(batch, views, store.documents_per_sample());
   if (shares) batch.most_keys = store.most_keys(std::ssize(indices));
   place_columns(batch, store, indices);
-  batch.picks_rows = !options.padding_in_loss &&
+  batch.picks_rows = !options.padding_in_loss && !options.reading.scores_documents &&
                      (!options.packing || (options.picks_few_targets && store.few_targets()));
   return batch;
 }

@@ -1,5 +1,5 @@
 // Answers to other prompts than their own, by which KTO sees how far a model has moved from where
-// it began (core/nn/kto.h).
+// it began (core/nn/objectives/kto.h).
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

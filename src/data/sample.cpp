@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "data/document_sample.h"
 #include "data/pictures/picture_sample.h"
 #include "data/rows/row_from_json.h"
 
@@ -344,6 +345,11 @@ std::string counted(int64_t count, const std::string& what) {
 Sample make_sample(const Row& row, const PromptStyle& style, const TextEncoder& encoder,
                    const SampleOptions& options, std::span<const Grid> grids) {
   SNUG_CHECK(options.ignore_index < 0, "ignore_index {}", options.ignore_index);
+  if (options.is_document) {
+    Sample document = make_document(row, style, encoder, options);
+    check_tokens(document, encoder, options);
+    return document;
+  }
   const bool has_pictures = options.reading.image_size > 0;
   const std::vector<Message> chat = chat_of(row, style);
   Segments all = segments_of(row, chat, style, options);

@@ -26,6 +26,7 @@ struct SampleOptions {
   LongRows long_rows = LongRows::Cut;
   bool keep_empty_answers = false;  // of a chat: learn that nothing is said
   bool answers_alone = false;       // as make_samples() makes them, of rows without others too
+  bool is_document = false;         // scored whole: see document_sample.h
   int64_t vocabulary = 0;           // rows of the model's embedding; 0: not known
   Reading reading = {};
 };

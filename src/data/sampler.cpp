@@ -206,7 +206,7 @@ constexpr uint64_t kSplitPurpose = ~uint64_t{0};
 constexpr uint64_t kChoicePurpose = ~uint64_t{1};
 
 // The option for what a folder holds instead, as the end of a sentence.
-std::string what_else(const std::filesystem::path& folder) {
+std::string option_instead(const std::filesystem::path& folder) {
   const auto has = [&](const char* name) { return std::filesystem::exists(folder / name); };
   if (has("dataset_dict.json") || has("state.json"))
     return fmt::format("; a data set of save_to_disk is --data HFDataset --data.path {}",
@@ -227,7 +227,7 @@ std::filesystem::path find_part(const std::filesystem::path& folder,
   throw UserError(
       "{}: no {}.json (or .jsonl, .parquet, .csv, .tsv); a data folder needs one file named train "
       "and one named val or validation{}",
-      folder.string(), *names.begin(), what_else(folder));
+      folder.string(), *names.begin(), option_instead(folder));
 }
 
 }  // namespace

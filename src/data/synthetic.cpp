@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <unordered_map>
 #include <utility>
 
 #include "base/error.h"
+#include "data/document_sample.h"
 #include "data/mismatched.h"
 #include "data/random.h"
 #include "data/sampler.h"
@@ -51,6 +53,20 @@ Sample make_sample(const SyntheticRule& rule, int64_t index, const DatasetOption
         reading.source ? sample.source_tokens : sample.num_pictures * reading.num_picture_tokens);
   sample.raw_tokens = std::ssize(sample.ids);
   return sample;
+}
+
+// A document's label is that of its last token; pairs have no margins.
+void score(SampleStore& samples, const DatasetOptions& options) {
+  const auto num_labels = static_cast<int64_t>(std::max<size_t>(1, options.labels.size()));
+  std::vector<int64_t> numbers;
+  std::unordered_map<int64_t, double> values;
+  for (int64_t i = 0; i < samples.num_different(); ++i) {
+    const int32_t last = samples.stored_ids(i).back();
+    numbers.push_back(i);
+    values[i] =
+        options.preferences ? 0 : static_cast<double>((last < 0 ? ~last : last) % num_labels);
+  }
+  add_score_columns(samples, numbers, values, options.reading.pad_token);
 }
 
 }  // namespace
@@ -157,6 +173,10 @@ Dataset load_synthetic(const DatasetOptions& options) {
   dataset.processor = options.processor;
   dataset.num_workers = options.num_workers;
   dataset.prompt_style = "none";
+  if (options.reading.scores_documents) {
+    score(dataset.train, options);
+    score(dataset.validation, options);
+  }
   if (options.reading.image_size > 0) {
     const auto pictures =
         std::make_shared<SyntheticPictures>(num_samples, options.reading.image_size);

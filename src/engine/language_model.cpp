@@ -12,6 +12,7 @@
 #include "engine/adapters/adapters.h"
 #include "engine/adapters/merge.h"
 #include "engine/export/vocabulary.h"
+#include "engine/labels.h"
 
 namespace snug::engine {
 namespace {
@@ -86,9 +87,19 @@ void LanguageModel::use(const LoadedAdapter& adapter) const {
 LanguageModel open_language_model(const std::filesystem::path& path, at::Device device,
                                   const LanguageModelOptions& options) {
   const bool is_adapter = is_adapter_directory(path);
-  models::Checkpoint checkpoint = models::open_checkpoint(is_adapter ? find_base(path) : path);
   std::vector<std::string> directories = options.adapters;
   if (is_adapter) directories.insert(directories.begin(), path.string());
+  const std::filesystem::path base = is_adapter ? find_base(path) : path;
+  models::Checkpoint checkpoint =
+      directories.empty() ? models::open_checkpoint(base) : open_base(directories.front(), base);
+  if (!options.takes_scores && !checkpoint.model->labels().empty())
+    throw UserError(
+        "{}: this model scores documents ({}) and writes no text; snug evaluate measures it on "
+        "rows",
+        path.string(),
+        checkpoint.model->labels().size() == 1
+            ? "a reward"
+            : fmt::format("{} labels", checkpoint.model->labels().size()));
   LanguageModel result;
   result.path = checkpoint.path;
   result.precision = nn::parse_precision(options.precision);

@@ -40,6 +40,8 @@ struct LanguageModelOptions {
   std::string quantize;               // "bnb.nf4" …; empty: weights of that precision
   int64_t max_seqlen = 0;             // tokens
   std::vector<std::string> adapters;  // folders
+  // Whether the caller knows what to do with a model that scores documents and writes no text.
+  bool takes_scores = false;
 };
 
 // Loads the whole model onto `device` for sequences of up to max_seqlen tokens; 0: the model's

@@ -147,6 +147,8 @@ data::Dataset open_data(const recipe::Recipe& recipe, const models::Model& model
   data::DatasetOptions options = dataset_options(recipe.data, model, checkpoint);
   options.preferences = recipe::learns_from_pairs(recipe.objective.name);
   options.ratings = recipe::learns_from_ratings(recipe.objective.name);
+  options.classes = recipe::learns_labels(recipe.objective.name);
+  options.labels = model.labels();
   options.val_split_fraction = held_out_fraction(recipe);
   options.share_prompts = shares_prompts(model, recipe);
   if (is_synthetic(recipe.data)) {

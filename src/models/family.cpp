@@ -3,6 +3,8 @@
 
 #include <fmt/ranges.h>
 
+#include <utility>
+
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/files.h"
@@ -21,6 +23,7 @@
 #include "models/language_part.h"
 #include "models/opt/model.h"
 #include "models/run_folder.h"
+#include "models/score_head.h"
 #include "models/t5/model.h"
 
 namespace snug::models {
@@ -401,6 +404,23 @@ std::unique_ptr<Model> model_like(const Model& model, const nlohmann::json& conf
   if (const auto* reader = dynamic_cast<const vision::PictureModel*>(&model))
     dynamic_cast<vision::PictureModel&>(*twin).set_pixels(reader->pixels());
   return twin;
+}
+
+void score_documents(Checkpoint& checkpoint, const std::vector<std::string>& labels,
+                     int64_t pad_token) {
+  const std::vector<std::string> known = checkpoint.model->labels();
+  if (known == labels) return;
+  const std::string where =
+      checkpoint.path.empty() ? "the model's config" : checkpoint.path.string();
+  if (!known.empty())
+    throw UserError("{}: its head scores documents for {} ({}), not for {} ({})", where,
+                    known.size(), fmt::join(known, ", "), labels.size(), fmt::join(labels, ", "));
+  nlohmann::json config = checkpoint.model->hugging_face_config();
+  write_labels(config, labels);
+  if (pad_token >= 0) config["pad_token_id"] = pad_token;
+  const files::TensorSource* files =
+      checkpoint.layout == Layout::HuggingFace ? checkpoint.tensors.get() : nullptr;
+  checkpoint.stored = std::exchange(checkpoint.model, make_model(config, where, files));
 }
 
 std::unique_ptr<Model> model_with_own_head(const Model& model) {

@@ -22,6 +22,13 @@ struct Checkpoint {
   // For the layout Gguf the same object as `tensors`; its metadata holds the vocabulary.
   const files::GgufFile* gguf = nullptr;
   std::string left_out;  // of a language part: "439 tensors (802.00 MiB)"; else empty
+  // The model as the files have it, where score_documents() gave it another head; else null.
+  std::unique_ptr<Model> stored;
+
+  // Whether the files do not have this parameter, which is drawn instead: a new head's weight.
+  bool draws(const nn::Parameter& parameter) const {
+    return stored != nullptr && parameter.role == nn::ParameterRole::Head;
+  }
 };
 
 // Language: of a Hugging Face model that has other parts too, its language model as one of its own
@@ -51,6 +58,13 @@ std::unique_ptr<Model> model_like(const Model& model);
 std::unique_ptr<Model> model_like(const Model& model, const nlohmann::json& config);
 // The same with an untied head.
 std::unique_ptr<Model> model_with_own_head(const Model& model);
+
+// Gives an open checkpoint's model a head that scores documents for these labels, in place of the
+// vocabulary's, before anything else knows its parameters: the head is drawn, not read.
+// `pad_token`: of the tokenizer, -1 if it has none. Throws UserError where its family has no such
+// head, or it has one for other labels.
+void score_documents(Checkpoint& checkpoint, const std::vector<std::string>& labels,
+                     int64_t pad_token);
 
 // Reads a parameter from the checkpoint into a new tensor of `type`. For a slice only its elements
 // are read.

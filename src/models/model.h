@@ -110,6 +110,8 @@ class Model {
   virtual std::vector<HeadCount> head_counts() const;
 
   virtual data::Reading reads() const { return {}; }
+  // Of a model whose head scores whole documents: what for, by the head's row (score_head.h).
+  virtual std::vector<std::string> labels() const { return {}; }
   virtual std::vector<ModelPart> parts() { return {{"language", units()}}; }
   // Overrides the config's dropout probabilities. No effect if the family has no dropout.
   virtual void set_dropout(double /*probability*/) {}

@@ -364,7 +364,7 @@ std::vector<const files::TensorInfo*> tensors_of(const Checkpoint& checkpoint,
   std::vector<const files::TensorInfo*> order;
   std::set<const files::TensorInfo*> known;
   for (const nn::Parameter* parameter : parameters) {
-    if (parameter->is_added()) continue;
+    if (parameter->is_added() || checkpoint.draws(*parameter)) continue;
     const Placement place = checkpoint.model->placement(checkpoint.layout, *parameter);
     for (const std::string& name : {place.tensor, place.second_half}) {
       if (name.empty()) continue;
@@ -404,7 +404,14 @@ at::Tensor in_order(const RowOrder& order, const at::Tensor& value) {
 }
 
 void expect_weights(Checkpoint& checkpoint, const std::vector<nn::Parameter*>& parameters) {
-  const auto all = tensors_of(checkpoint, checkpoint.model->parameters());
+  auto all = tensors_of(checkpoint, checkpoint.model->parameters());
+  // A head that another is in place of is left out on purpose.
+  if (checkpoint.stored != nullptr)
+    for (const nn::Parameter* parameter : checkpoint.stored->parameters())
+      if (parameter->role == nn::ParameterRole::Head)
+        all.push_back(tensors_of(*checkpoint.tensors,
+                                 checkpoint.stored->placement(checkpoint.layout, *parameter).tensor)
+                          .values);
   refuse_unread(checkpoint, {all.begin(), all.end()});
   checkpoint.tensors->expect(tensors_of(checkpoint, parameters));
 }
@@ -424,7 +431,8 @@ void load_weights(Checkpoint& checkpoint) {
 
 void load_weights(Checkpoint& checkpoint, const std::vector<nn::Parameter*>& parameters) {
   for (const nn::Parameter* parameter : parameters)
-    if (!parameter->is_added() && !parameter->kept().is_meta()) load(*parameter, checkpoint);
+    if (!parameter->is_added() && !parameter->kept().is_meta() && !checkpoint.draws(*parameter))
+      load(*parameter, checkpoint);
 }
 
 at::Tensor read_parameter(const Checkpoint& checkpoint, const nn::Parameter& parameter,

@@ -137,7 +137,8 @@ data::MicroBatch largest_micro_batch(const Workload& work, const recipe::Recipe&
                             batch.cu_seqlens.back());
   add_pictures(batch, work, num_samples);
   // In real data, masked prompts will have no loss.
-  batch.picks_rows = picks_rows || (work.made_up && recipe.data.mask_prompt.value_or(compares));
+  batch.picks_rows = picks_rows || (work.made_up && !work.reading.scores_documents &&
+                                    recipe.data.mask_prompt.value_or(compares));
   constexpr int32_t kAnyToken = 0;
   const int64_t most = work.samples.most_targets(num_samples);
   for (int32_t& target : batch.targets) {

@@ -338,7 +338,8 @@ Prediction predict(const models::Model& model, const recipe::Recipe& recipe,
                         before);
     run.observe(figures);
     // The model before training is asked too.
-    if (!engine.objective->batch().columns.empty() && !sketch) {
+    const nn::BatchSpec spec = engine.objective->batch();
+    if (std::ranges::count(spec.columns, "reference", &nn::Column::name) > 0 && !sketch) {
       run.log_probs(batches, 1);
       if (batches.others() != nullptr) run.log_probs(*batches.others(), 1);
     }

@@ -277,13 +277,29 @@ void check_objective(const Recipe& r, Faults& faults) {
   check("share_prompt", o.share_prompt ? 1 : 0, plain.share_prompt ? 1 : 0);
   check("desirable_weight", o.desirable_weight, plain.desirable_weight);
   check("undesirable_weight", o.undesirable_weight, plain.undesirable_weight);
-  if (!compares_answers(o.name)) return;
-  const char* const last = traits.ratings ? "the last answer of a chat is the one that is rated"
-                                          : "a pair has one answer each, the last";
+  check("center_rewards_coefficient", o.center_rewards_coefficient,
+        plain.center_rewards_coefficient);
+  if (!traits.scores_documents && !compares_answers(o.name)) return;
   const auto refuse = [&](bool is_on, const char* key, const char* why) {
     if (is_on)
       faults.push_back(fmt::format("{} does not go with objective {}: {}", key, o.name, why));
   };
+  if (traits.scores_documents) {
+    constexpr const char* kNoTokens = "documents are scored whole, and no token has a loss";
+    refuse(r.train.label_smoothing > 0, "train.label_smoothing", kNoTokens);
+    refuse(r.train.z_loss > 0, "train.z_loss", kNoTokens);
+    refuse(r.train.router_aux_loss_coef.value_or(0) > 0, "train.router_aux_loss_coef",
+           "experts are balanced beside cross-entropy only");
+    refuse(r.data.padding_in_loss, "data.padding_in_loss", kNoTokens);
+    refuse(r.data.split_turns, "data.split_turns", "a row has one label");
+    refuse(r.data.include_multiturn_conversations, "data.include_multiturn_conversations",
+           "a row has one label");
+    refuse(r.data.mask_prompt && !*r.data.mask_prompt, "data.mask_prompt = false", kNoTokens);
+    refuse(r.lora.enabled && r.lora.head, "lora_head", "the new head is trained whole");
+    return;
+  }
+  const char* const last = traits.ratings ? "the last answer of a chat is the one that is rated"
+                                          : "a pair has one answer each, the last";
   refuse(r.train.label_smoothing > 0, "train.label_smoothing",
          traits.ratings ? "it is cross-entropy's"
                         : "it smooths tokens; objective.label_smoothing smooths pairs");

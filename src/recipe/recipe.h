@@ -107,7 +107,7 @@ struct OptimizerOptions {
   bool operator==(const OptimizerOptions&) const = default;
 };
 
-// Preferences read them (core/nn/preference.h), and ratings (core/nn/kto.h).
+// Of preferences, ratings and scores of documents: core/nn/objectives.
 struct ObjectiveOptions {
   Word<ObjectiveName> name = ObjectiveName::Sft;
   double beta = 0.1;
@@ -117,6 +117,7 @@ struct ObjectiveOptions {
   bool share_prompt = true;  // engine/steps/objective.h
   double desirable_weight = 1;
   double undesirable_weight = 1;
+  double center_rewards_coefficient = 0;
 
   bool operator==(const ObjectiveOptions&) const = default;
 };

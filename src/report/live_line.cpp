@@ -234,10 +234,9 @@ void LiveLine::copy(std::string_view text) const {
 void LiveLine::draw_plain() {
   std::string line =
       fmt::format("{} | {}", litgpt_line(*status_), rate_text(status_->tokens_per_second));
-  if (status_->accuracy && status_->margin)
-    line += fmt::format(" | accuracy {:.2f}, margin {:.3f}", *status_->accuracy, *status_->margin);
-  else if (status_->margin)
-    line += fmt::format(" | margin {:.3f}", *status_->margin);
+  if (status_->accuracy) line += fmt::format(" | accuracy {:.2f}", *status_->accuracy);
+  if (status_->margin)
+    line += fmt::format("{} margin {:.3f}", status_->accuracy ? "," : " |", *status_->margin);
   if (status_->memory_bytes > 0) line += " | " + memory_text(*status_);
   if (status_->num_alloc_retries > 0) line += " | " + retries_text(*status_);
   if (status_->seconds_left) line += " | " + clock_text(*status_->seconds_left) + " left";

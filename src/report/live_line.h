@@ -31,7 +31,8 @@ struct StepStatus {
   int64_t memory_bytes = 0;    // peak allocated
   int64_t reserved_bytes = 0;  // peak reserved
   int64_t budget_bytes = 0;    // 0: no budget
-  // Of preferences: the share of pairs whose chosen answer is above, and by how much.
+  // The share of pairs, or of texts, that the model gets right; of pairs also by how much the
+  // chosen answer is above.
   std::optional<double> accuracy, margin;
   double expert_load = 0;              // the busiest expert's, over the mean; 0: no mixture
   int64_t num_alloc_retries = 0;       // of a GPU's allocator so far

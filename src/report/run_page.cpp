@@ -71,8 +71,18 @@ bool has_figure(const RunRecord& record, const char* name) {
 bool has_rewards(const RunRecord& record) {
   return has_figure(record, "rewards_chosen") || has_figure(record, "rewards_rejected");
 }
-// Rewards of answers that were rated one by one have none.
-bool has_accuracy(const RunRecord& record) { return has_figure(record, "rewards_accuracy"); }
+bool has_accuracy(const RunRecord& record) {
+  return std::ranges::any_of(
+      record.steps, [](const StepRecord& step) { return accuracy_in(step.figures).has_value(); });
+}
+const char* what_is_right(const RunRecord& record) {
+  return has_rewards(record) ? "pairs" : "texts";
+}
+
+template <class Record>
+double accuracy(const Record& record) {
+  return accuracy_in(record.figures).value_or(std::numeric_limits<double>::quiet_NaN());
+}
 
 template <class Record>
 double figure(const Record& record, const std::string& name) {
@@ -105,8 +115,9 @@ std::string cards(const RunRecord& record) {
                       fmt::format("validation loss, steps {} and {}", first.step, last.step));
   }
   if (has_accuracy(record) && !record.validation.empty())
-    out += card(fmt::format("{:.0f} %", 100 * figure(record.validation.back(), "rewards_accuracy")),
-                fmt::format("accuracy of pairs, step {}", record.validation.back().step));
+    out += card(fmt::format("{:.0f} %", 100 * accuracy(record.validation.back())),
+                fmt::format("accuracy of {}, step {}", what_is_right(record),
+                            record.validation.back().step));
   const SpeedRecord& speed = record.speed;
   if (speed.tokens_per_second > 0)
     out += card(with_commas(std::llround(std::min(speed.tokens_per_second, 1e15))),
@@ -173,12 +184,10 @@ std::string loss_svg(const RunRecord& record, double width) {
                                    ? ""
                                    : fmt::format(", without {} step{} whose loss is no number",
                                                  with_commas(skipped), skipped == 1 ? "" : "s");
-  LineChart chart{"Loss",
-                  (has_accuracy(record)  ? "per pair"
-                   : has_rewards(record) ? "per answer"
-                                         : "per loss token") +
-                      left_out,
-                  with_mean("training", "c0", std::move(train))};
+  const std::string of = has_rewards(record)    ? has_accuracy(record) ? "per pair" : "per answer"
+                         : has_accuracy(record) ? "per text"
+                                                : "per loss token";
+  LineChart chart{"Loss", of + left_out, with_mean("training", "c0", std::move(train))};
   chart.width = width;
   if (!val.empty())
     chart.series.push_back({"validation", "c1", Series::Look::Dots, std::move(val)});
@@ -209,12 +218,10 @@ std::string rewards_svg(const RunRecord& record, double width) {
 std::string accuracy_svg(const RunRecord& record, double width) {
   if (!has_accuracy(record)) return "";
   std::vector<std::pair<double, double>> train, held_out;
-  for (const StepRecord& s : record.steps)
-    train.emplace_back(s.step, figure(s, "rewards_accuracy"));
-  for (const ValidationRecord& v : record.validation)
-    held_out.emplace_back(v.step, figure(v, "rewards_accuracy"));
+  for (const StepRecord& s : record.steps) train.emplace_back(s.step, accuracy(s));
+  for (const ValidationRecord& v : record.validation) held_out.emplace_back(v.step, accuracy(v));
   LineChart chart{.title = "Accuracy",
-                  .unit = "share of pairs",
+                  .unit = fmt::format("share of {}", what_is_right(record)),
                   .series = with_mean("training", "c0", std::move(train)),
                   .from_zero = true,
                   .width = width};

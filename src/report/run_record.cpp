@@ -392,4 +392,10 @@ RunRecord read_run_json(const std::filesystem::path& path) {
   return record;
 }
 
+std::optional<double> accuracy_in(const Figures& figures) {
+  for (const char* name : {"rewards_accuracy", "accuracy"})
+    if (const auto found = figures.find(name); found != figures.end()) return found->second;
+  return std::nullopt;
+}
+
 }  // namespace snug::report

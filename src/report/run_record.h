@@ -20,10 +20,13 @@
 
 namespace snug::report {
 
-// What objectives measure beside the loss, by the names that run.json has: of preferences.
+// What objectives measure beside the loss, by the names that run.json has: of preferences, ratings
+// and rewards, and of labels.
 using Figures = std::map<std::string, double>;
-inline constexpr std::array kFigureNames = {"rewards_chosen", "rewards_rejected",
-                                            "rewards_accuracy", "rewards_margin", "kl"};
+inline constexpr std::array kFigureNames = {
+    "rewards_chosen", "rewards_rejected", "rewards_accuracy", "rewards_margin", "kl", "accuracy"};
+// The share of pairs, or of texts, that the model gets right; nothing where it is not measured.
+std::optional<double> accuracy_in(const Figures& figures);
 
 struct StepRecord {
   int64_t step = 0;

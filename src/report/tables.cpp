@@ -470,15 +470,12 @@ RunSummary summary_of(const RunRecord& record) {
   if (record.validation.empty()) return s;
   if (record.validation.front().step == 0) s.val_loss_before = record.validation.front().loss;
   s.val_loss_after = record.validation.back().loss;
-  const auto accuracy = [](const ValidationRecord& validation) {
-    const auto found = validation.figures.find("rewards_accuracy");
-    return found == validation.figures.end() ? std::optional<double>() : found->second;
-  };
   // Beside the model before training all pairs are undecided there.
-  if (s.val_loss_before && record.validation.front().figures.contains("rewards_margin") &&
-      record.validation.front().figures.at("rewards_margin") != 0)
-    s.accuracy_before = accuracy(record.validation.front());
-  s.accuracy_after = accuracy(record.validation.back());
+  const Figures& before = record.validation.front().figures;
+  const auto margin = before.find("rewards_margin");
+  if (s.val_loss_before && (margin == before.end() || margin->second != 0))
+    s.accuracy_before = accuracy_in(before);
+  s.accuracy_after = accuracy_in(record.validation.back().figures);
   return s;
 }
 

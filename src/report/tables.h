@@ -100,7 +100,7 @@ struct RunSummary {
   StartupRecord startup;
   std::vector<std::string> notes;  // the record's
   std::optional<double> val_loss_before, val_loss_after;
-  std::optional<double> accuracy_before, accuracy_after;  // of held-out pairs, 0..1
+  std::optional<double> accuracy_before, accuracy_after;  // of held-out pairs or texts, 0..1
 };
 
 RunSummary summary_of(const RunRecord& record);

@@ -19,6 +19,7 @@
 #include "engine/export/export.h"
 #include "engine/export/gather_export.h"
 #include "engine/export/vocabulary.h"
+#include "engine/labels.h"
 #include "engine/open_data.h"
 #include "engine/parallel/tensor_parallel.h"
 #include "recipe/print.h"
@@ -206,6 +207,7 @@ BaseModel::BaseModel(const recipe::Recipe& recipe) : recipe_(recipe) {
     checkpoint_ = models::open_checkpoint(recipe_.checkpoint_dir);
   if (is_random()) checkpoint_.model = models::model_from_config(recipe_.model.config);
   if (reads_text) tokenizer_ = engine::open_tokenizer(checkpoint_);
+  engine::prepare_head(checkpoint_, recipe_, tokenizer_.get());
   engine::choose_trained(model(), recipe_);
 }
 
@@ -238,6 +240,8 @@ void BaseModel::load(const engine::Engine& engine) {
       for (nn::Parameter* parameter : parameters) parameter->initialize(recipe_.seed, deviation);
     else
       models::load_weights(checkpoint_, parameters);
+    for (nn::Parameter* parameter : parameters)
+      if (checkpoint_.draws(*parameter)) parameter->initialize(recipe_.seed, deviation);
     engine::initialize_adapters(unit, recipe_.lora, recipe_.seed, deviation, reader());
   });
 }
@@ -249,7 +253,8 @@ engine::ParameterReader BaseModel::reader() const {
       parameter.shape = own.whole_shape();
       parameter.slice.reset();
     }
-    if (!is_random()) return models::read_parameter(checkpoint_, parameter, at::kFloat);
+    if (!is_random() && !checkpoint_.draws(own))
+      return models::read_parameter(checkpoint_, parameter, at::kFloat);
     nn::Parameter drawn{.name = parameter.name,
                         .shape = parameter.shape,
                         .init = parameter.init,
@@ -340,7 +345,10 @@ void BaseModel::write_adapter(const std::filesystem::path& folder, const engine:
     engine::export_peft(
         folder, adapter,
         engine::adapter_values(model(), recipe_.lora, engine.precision.parameters, read, reader()),
-        tokenizer_.get(), add);
+        tokenizer_.get(), [&](const std::filesystem::path& into) {
+          if (!model().labels().empty()) engine::write_labels_file(into, model().labels());
+          if (add) add(into);
+        });
   });
 }
 

@@ -14,6 +14,7 @@
 #include "core/memory/ledger.h"
 #include "data/dataset.h"
 #include "data/prompts.h"
+#include "data/rows/label_rows.h"
 #include "engine/adapters/adapters.h"
 #include "engine/export/export.h"
 #include "engine/host.h"
@@ -68,6 +69,7 @@ class Finetune {
   void make_mesh();
   void open_model();
   void open_data();
+  std::string words_on_loss() const;
   void choose_techniques();
   void measure_length();
   PlannedRun planned() const;
@@ -221,6 +223,16 @@ void Finetune::open_model() {
                           recipe_.precision));
 }
 
+std::string Finetune::words_on_loss() const {
+  const std::vector<std::string> labels = base_->model().labels();
+  if (labels.empty())
+    return "loss on " +
+           data::words_on_loss(data::masks_prompts(dataset_, recipe_.data.mask_prompt));
+  return labels.size() == 1
+             ? "a score for each answer"
+             : fmt::format("{} labels: {}", labels.size(), data::listed_labels(labels));
+}
+
 void Finetune::open_data() {
   if (world_->rank() == 0) engine::tell_of_shorter_samples(recipe_, base_->model());
   recipe_.train.max_seq_length = engine::longest_sample(recipe_, base_->model());
@@ -240,9 +252,7 @@ void Finetune::open_data() {
       train.shares_prompts() ? " with the prompts of both answers once" : "", max_seqlen_,
       engine::is_synthetic(recipe_.data)
           ? "random samples: for measuring, not for learning"
-          : fmt::format(
-                "prompt style {}, loss on {}", dataset_.prompt_style,
-                data::words_on_loss(data::masks_prompts(dataset_, recipe_.data.mask_prompt)))));
+          : fmt::format("prompt style {}, {}", dataset_.prompt_style, words_on_loss())));
   if (resume_ && resume_->state.data_fingerprint != train.fingerprint())
     throw UserError(
         "{} was written by a run on other data; resume with the same data options, or start over "
@@ -511,6 +521,7 @@ std::string Finetune::what_remains() const {
 // Held-out questions or pictures, answered by the trained model and then by its base model. The
 // base answers last, not first: training starts without delay, and a resumed run can show both.
 void Finetune::show_samples() {
+  if (!base_->model().labels().empty()) return;  // it writes no answers
   if (recipe_.eval.num_samples > 0 && engine::is_synthetic(recipe_.data))
     return log_->print("No sample answers: synthetic samples are token ids without text");
   if (recipe_.eval.num_samples == 0 || dataset_.validation.empty()) return;

@@ -331,12 +331,9 @@ void TrainingLoop::log_step(const engine::StepResult& result, double lr, double 
       .budget_bytes = record.device.budget_bytes,
       .expert_load = expert_load,
       .num_alloc_retries = memory::cuda_alloc_retries()};
-  const auto shown = [&](const char* name) {
-    const auto found = figures.find(name);
-    return found == figures.end() ? std::optional<double>() : found->second;
-  };
-  status.accuracy = shown("rewards_accuracy");
-  status.margin = shown("rewards_margin");
+  const auto margin = figures.find("rewards_margin");
+  status.accuracy = report::accuracy_in(figures);
+  if (margin != figures.end()) status.margin = margin->second;
   parts_.log.step({.step = state_.step,
                    .loss = result.loss,
                    .seconds = seconds,
@@ -394,7 +391,7 @@ void TrainingLoop::validate() {
   const Live::Doing doing(parts_.live, "validating");
   const engine::ValidationResult result = parts_.run.evaluate(
       parts_.validation_batches, dataset.validation.count(), recipe_.eval.max_iters);
-  if (result.tokens == 0)
+  if (result.terms == 0)
     return warn("no validation: none of the {} held-out samples has a token to learn{}",
                 dataset.validation.count(),
                 dataset.validation_pictures.rows ? "; their pictures could not be read" : "");
@@ -417,6 +414,8 @@ void TrainingLoop::validate() {
   else if (figures.contains("rewards_margin"))
     more = fmt::format("margin {:.4f}, kl {:.4f} ({} answers)", figures.at("rewards_margin"),
                        figures.at("kl"), with_commas(result.terms));
+  else if (const auto accuracy = report::accuracy_in(figures))
+    more = fmt::format("accuracy {:.1f} % ({} texts)", 100 * *accuracy, with_commas(result.terms));
   parts_.log.print(
       fmt::format("Validation at step {}: loss {:.4f}, {}", state_.step, result.loss, more));
 }

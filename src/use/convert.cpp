@@ -27,6 +27,7 @@
 #include "engine/export/export.h"
 #include "engine/export/vocabulary.h"
 #include "engine/host.h"
+#include "engine/labels.h"
 #include "engine/language_model.h"
 #include "files/weights/gguf/gguf.h"
 #include "files/weights/gguf/mix.h"
@@ -241,8 +242,10 @@ void convert_model(const recipe::ConvertOptions& options, const std::string& to)
   const bool is_adapter = engine::is_adapter_directory(options.source);
   const fs::path path = is_adapter ? base_of(options.source, options.pretrained_checkpoint_dir)
                                    : fs::path(options.source);
-  const models::Checkpoint checkpoint = models::open_checkpoint(
-      path, options.text_only ? models::Part::Language : models::Part::Whole);
+  const models::Checkpoint checkpoint =
+      is_adapter ? engine::open_base(options.source, path)
+                 : models::open_checkpoint(
+                       path, options.text_only ? models::Part::Language : models::Part::Whole);
   std::optional<checkpoint::Adapter> adapter;
   if (is_adapter) {
     adapter = engine::read_adapter(options.source, *checkpoint.model);
@@ -318,7 +321,7 @@ void convert_model(const recipe::ConvertOptions& options, const std::string& to)
 // As a GGUF adapter beside its base.
 void convert_adapter(const recipe::ConvertOptions& options) {
   const models::Checkpoint base =
-      models::open_checkpoint(base_of(options.source, options.pretrained_checkpoint_dir));
+      engine::open_base(options.source, base_of(options.source, options.pretrained_checkpoint_dir));
   const checkpoint::Adapter adapter = engine::read_adapter(options.source, *base.model);
   const FolderLock lock = lock_destination(options);
   refuse_to_overwrite(options.destination);
@@ -369,7 +372,7 @@ void merge(const recipe::MergeOptions& options) {
   memory::install_allocators();
   const fs::path destination = destination_of(options);
   const fs::path base_path = base_of(options.checkpoint_dir, options.pretrained_checkpoint_dir);
-  const models::Checkpoint base = models::open_checkpoint(base_path);
+  const models::Checkpoint base = engine::open_base(options.checkpoint_dir, base_path);
   const checkpoint::Adapter adapter = engine::read_adapter(options.checkpoint_dir, *base.model);
   recipe::Recipe run;
   run.quantize = options.quantize;

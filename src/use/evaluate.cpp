@@ -17,6 +17,7 @@
 #include "engine/open_data.h"
 #include "engine/steps/validation.h"
 #include "use/caption/evaluate_captions.h"
+#include "use/evaluate_scores.h"
 #include "use/evaluated_rows.h"
 
 namespace snug::use {
@@ -87,9 +88,18 @@ void evaluate(const recipe::EvaluateOptions& options) {
                     options.checkpoint_dir, options.adapter);
   std::vector<std::string> adapters;
   if (!options.adapter.empty()) adapters.push_back(options.adapter);
-  const engine::LanguageModel lm = engine::open_language_model(
-      options.checkpoint_dir, host.device,
-      {.precision = options.precision, .quantize = options.quantize, .adapters = adapters});
+  const engine::LanguageModel lm = engine::open_language_model(options.checkpoint_dir, host.device,
+                                                               {.precision = options.precision,
+                                                                .quantize = options.quantize,
+                                                                .adapters = adapters,
+                                                                .takes_scores = true});
+  if (!lm.model->labels().empty()) {
+    const nlohmann::json scores = evaluate_scores(options, lm);
+    return print_piece(options.json ? scores.dump() + "\n" : scores_text(scores));
+  }
+  if (!options.scores_file.empty())
+    throw UserError("--scores_file is for models that score documents, and {} writes text",
+                    options.checkpoint_dir);
   const data::DatasetOptions read = evaluated_options(options, lm);
   const data::Dataset dataset = open_evaluated(read, lm);
   const bool held_out = options.split == "val";

@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "base/terminal.h"
 #include "base/text.h"
+#include "data/rows/label_rows.h"
 #include "data/survey.h"
 #include "engine/adapters/adapter_directory.h"
 #include "engine/export/vocabulary.h"
@@ -128,6 +129,12 @@ std::string text_with_mask(const std::vector<Part>& parts, bool colours) {
   return text;
 }
 
+std::string text_of(const std::vector<Part>& parts) {
+  std::string text;
+  for (const Part& part : parts) text += visible(part.text);
+  return text;
+}
+
 std::string plural(int64_t count, const char* one, const char* many) {
   return fmt::format("{} {}", with_commas(count), count == 1 ? one : many);
 }
@@ -146,6 +153,7 @@ struct ShownSample {
   std::vector<ShownDocument> documents;  // one, or a pair's, or a block's
   int64_t shared = 0;                    // tokens that a pair's begin with
   std::optional<bool> is_desirable;      // of a rated answer
+  std::string label;                     // of a text that is sorted
 };
 
 ShownDocument shown_document(const data::SampleStore& store, int64_t index, int64_t d,
@@ -160,6 +168,7 @@ ShownDocument shown_document(const data::SampleStore& store, int64_t index, int6
 
 std::vector<ShownSample> choose_samples(const data::Dataset& dataset,
                                         const recipe::ShowDataOptions& options,
+                                        const std::vector<std::string>& labels,
                                         const tokenizer::Tokenizer& tokenizer) {
   std::vector<ShownSample> shown;
   for (const data::SampleAt at : data::samples_by_row(dataset)) {
@@ -169,10 +178,15 @@ std::vector<ShownSample> choose_samples(const data::Dataset& dataset,
     ShownSample& sample = shown.emplace_back();
     sample.row = row;
     sample.held_out = at.held_out;
-    if (!store.columns().empty()) sample.is_desirable = data::is_desirable(store, at.index);
+    if (recipe::learns_from_ratings(options.objective))
+      sample.is_desirable = data::is_desirable(store, at.index);
     sample.is_pair = store.documents_per_sample() > 1;
     for (int64_t d = 0; d < store.num_documents(at.index); ++d)
       sample.documents.push_back(shown_document(store, at.index, d, tokenizer));
+    if (!labels.empty()) {
+      const auto number = store.numbers(store.columns()[1], at.index, 0).front();
+      sample.label = labels.at(static_cast<size_t>(number));
+    }
     const auto &first = sample.documents.front().ids, &last = sample.documents.back().ids;
     sample.shared = std::ranges::mismatch(first, last).in1 - first.begin();
   }
@@ -250,14 +264,20 @@ std::string totals_text(const data::Dataset& dataset, const data::DataSurvey& fo
   text += fmt::format("Rows      {}{}\n", words_on_answers(dataset, read), words_on_kinds(dataset));
   const auto masks = data::masks_prompts(dataset, read.mask_prompt);
   text += fmt::format(
-      "Style     {} ({}); prompts {}\n", dataset.prompt_style,
+      "Style     {} ({}); {}\n", dataset.prompt_style,
       dataset.prompt_style_reason == "given" ? "--data.prompt_style" : dataset.prompt_style_reason,
-      !masks   ? "of chats do not count in the loss, those of other rows do"
-      : *masks ? "do not count in the loss"
-               : "count in the loss too");
-  text +=
-      fmt::format("Tokens    {}, of which {} count in the loss ({})\n", with_commas(found.tokens),
-                  with_commas(found.learnt_tokens), share_text(found.learnt_tokens, found.tokens));
+      read.reading.scores_documents ? "each text is scored at its last token"
+      : !masks ? "prompts of chats do not count in the loss, those of other rows do"
+      : *masks ? "prompts do not count in the loss"
+               : "prompts count in the loss too");
+  if (read.reading.scores_documents)
+    text += fmt::format("Tokens    {}\n", with_commas(found.tokens));
+  else
+    text += fmt::format("Tokens    {}, of which {} count in the loss ({})\n",
+                        with_commas(found.tokens), with_commas(found.learnt_tokens),
+                        share_text(found.learnt_tokens, found.tokens));
+  if (read.classes)
+    text += fmt::format("Labels    {}: {}\n", read.labels.size(), data::listed_labels(read.labels));
   text += fmt::format("Lengths   {} to {} tokens{}, median {}\n", with_commas(found.shortest),
                       with_commas(found.longest), read.preferences ? " a pair" : "",
                       with_commas(found.median));
@@ -277,7 +297,7 @@ std::string totals_text(const data::Dataset& dataset, const data::DataSurvey& fo
     text += fmt::format("; {} both held out and trained on",
                         plural(found.held_out_in_training, "sample", "samples"));
   text += "\n";
-  if (found.without_loss > 0)
+  if (found.without_loss > 0 && !read.classes)
     text += fmt::format("No loss   {} with no token to learn{}\n",
                         plural(found.without_loss, "sample", "samples"),
                         read.preferences ? ", or equal answers" : "");
@@ -303,9 +323,12 @@ void print_text(const std::vector<ShownSample>& shown, const std::string& totals
     for (const ShownDocument& document : sample.documents) {
       if (sample.is_pair)
         text += &document == &sample.documents.front() ? "Chosen: " : "Rejected: ";
-      text += fmt::format("{}, {} in the loss\n{}\n",
-                          plural(std::ssize(document.ids), "token", "tokens"),
-                          with_commas(document.learnt), text_with_mask(document.parts, colours));
+      const std::string tokens = plural(std::ssize(document.ids), "token", "tokens");
+      text += sample.label.empty()
+                  ? fmt::format("{}, {} in the loss\n{}\n", tokens, with_commas(document.learnt),
+                                text_with_mask(document.parts, colours))
+                  : fmt::format("label {}, {}\n{}\n", printable(sample.label), tokens,
+                                text_of(document.parts));
     }
     text += "\n";
   }
@@ -369,6 +392,7 @@ void print_json(const std::vector<ShownSample>& shown, const data::Dataset& data
     own["row"] = sample.row;
     own["held_out"] = sample.held_out;
     if (sample.is_desirable) own["label"] = *sample.is_desirable;
+    if (!sample.label.empty()) own["label"] = sample.label;
     if (sample.is_pair) {
       own["rejected"] = as_json(sample.documents.back());
       own["shared_tokens"] = sample.shared;
@@ -398,11 +422,16 @@ void show_data(const recipe::ShowDataOptions& options) {
                                   : engine::dataset_options(recipe.data);
   read.preferences = recipe::learns_from_pairs(options.objective);
   read.ratings = recipe::learns_from_ratings(options.objective);
+  read.classes = recipe::learns_labels(options.objective);
+  read.reading.scores_documents = recipe::scores_documents(options.objective);
+  if (read.classes) read.labels = found.model ? found.model->labels() : std::vector<std::string>();
+  if (read.classes && read.labels.empty()) read.labels = data::find_labels(read);
   read.warns = false;
   read.keep_without_loss = true;
   read.max_seq_length = recipe.train.max_seq_length.value_or(0);
   const data::Dataset dataset = engine::load_data(recipe, read, *found.tokenizer);
-  const std::vector<ShownSample> shown = choose_samples(dataset, options, *found.tokenizer);
+  const std::vector<ShownSample> shown =
+      choose_samples(dataset, options, read.labels, *found.tokenizer);
   const data::DataSurvey all = data::survey(dataset);
   if (options.json) return print_json(shown, dataset, all, read);
   const TextStyle style = style_of(STDOUT_FILENO);

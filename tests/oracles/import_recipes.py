@@ -39,7 +39,7 @@ TRAINED = {
                   "train_lora/qwen3_lora_pretrain.yaml", "train_lora/qwen3_lora_sft.yaml",
                   "train_lora/qwen3_lora_sft_ds3.yaml", "train_lora/qwen3_lora_sft_ray.yaml",
                   "train_qlora/qwen3_lora_sft_otfq.yaml", "train_lora/qwen3_lora_dpo.yaml",
-                  "train_lora/qwen3_lora_kto.yaml"],
+                  "train_lora/qwen3_lora_kto.yaml", "train_lora/qwen3_lora_reward.yaml"],
         "qwen3-moe": ["ascend/qwen3moe_full_sft_fsdp.yaml"],
     }),
     "torchtune": ("recipes/configs", {
@@ -64,7 +64,6 @@ REFUSED = {
         "snug has no optimizer adamw_torch_4bit": ["qwen3/32b-qlora.yaml"],
     },
     "llama_factory": {
-        "stage: snug does not have the objective rm yet": ["train_lora/qwen3_lora_reward.yaml"],
         "finetuning_type: snug has lora and full, not freeze": ["extras/llama_pro/llama3_freeze_sft.yaml"],
         "use_galore: snug does not have this": ["extras/galore/llama3_full_sft.yaml"],
     },

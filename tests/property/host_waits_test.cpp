@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "plan/candidate.h"
 #include "plan/predict.h"
 #include "support/tiny_training.h"
 

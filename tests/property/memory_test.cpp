@@ -25,6 +25,7 @@ namespace {
 
 using tests::describe;
 using tests::eight_in;
+using tests::model_for;
 using tests::random_recipe;
 using tests::random_samples;
 using tests::tiny_model;
@@ -44,19 +45,20 @@ void expect_plan_is_the_measurement(const recipe::Recipe& recipe, const std::str
   SCOPED_TRACE(describe(recipe, shape));
   const int64_t size = recipe.train.micro_batch_size;
   const std::vector<int64_t> longest = samples.longest_samples(size, recipe.data.packing);
+  const auto model = model_for(recipe, shape);
   const auto plan_of = [&](const data::MicroBatch& batch) {
-    return plan::predict(
-        *tiny_model(shape), recipe, batch, 128,
-        {.device = tests::test_device().type(),
-         .others = tests::others_batch(samples, longest, recipe, *tiny_model(shape))});
+    return plan::predict(*model, recipe, batch, 128,
+                         {.device = tests::test_device().type(),
+                          .others = tests::others_batch(samples, longest, recipe, *model)});
   };
-  plan::Prediction predicted = plan_of(plan::largest_micro_batch({samples}, recipe, size));
+  plan::Prediction predicted = plan_of(
+      plan::largest_micro_batch({.samples = samples, .reading = model->reads()}, recipe, size));
   if (samples.documents_per_sample() > 1 || samples.is_in_blocks()) {
     // The longest pair need not have the longest answer or most targets, nor a block most
     // documents: the plan joins them.
     const plan::Prediction most = predicted;
-    predicted = plan_of(
-        data::make_micro_batch(samples, longest, tests::batch_options(recipe, *tiny_model(shape))));
+    predicted =
+        plan_of(data::make_micro_batch(samples, longest, tests::batch_options(recipe, *model)));
     EXPECT_GE(most.peak_allocated, predicted.peak_allocated);
     EXPECT_GE(most.peak_host, predicted.peak_host);
   }
@@ -98,6 +100,21 @@ TEST_F(Memory, PlanIsTheMeasurementToTheByte) {
     recipe::Recipe recipe = random_recipe(random);
     const std::string shape = kShapes[random() % 5];
     const data::SampleStore samples = tests::with_objective(recipe, 16, 60, random);
+    expect_plan_is_the_measurement(recipe, shape, samples);
+  }
+}
+
+// Of a head that scores documents, beside columns of which a plan without rows knows nothing.
+TEST_F(Memory, PlansOfScoresAreTheMeasurementToTheByte) {
+  constexpr const char* kShapes[] = {"llama", "gpt2", "gpt-neox", "gemma2", "opt", "qwen3"};
+  for (const size_t trial : tests::trials_of(60, "plans of scores")) {
+    std::mt19937 random = tests::trial_random(12, trial);
+    SCOPED_TRACE(fmt::format("trial {}", trial));
+    recipe::Recipe recipe = random_recipe(random);
+    const std::string shape = kShapes[random() % std::size(kShapes)];
+    if (recipe.lora.enabled) recipe.lora.target_modules = "all-linear";
+    recipe.objective = recipe::objective_defaults(random() % 2 == 0 ? "classification" : "reward");
+    const data::SampleStore samples = tests::random_answers(16, 60, random(), recipe.objective);
     expect_plan_is_the_measurement(recipe, shape, samples);
   }
 }

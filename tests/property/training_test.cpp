@@ -49,7 +49,10 @@ class Training : public ::testing::Test {
       tests::random_answers(8, 40, 5, recipe::objective_defaults("dpo"));
   const data::SampleStore rated_ =
       tests::random_answers(8, 40, 5, recipe::objective_defaults("kto"));
+  const data::SampleStore texts_ =
+      tests::random_answers(8, 40, 5, recipe::objective_defaults("classification"));
   const data::SampleStore& samples_of(const recipe::Recipe& recipe) const {
+    if (recipe::learns_labels(recipe.objective.name)) return texts_;
     return recipe.objective.name == recipe::ObjectiveName::Sft   ? samples_
            : recipe.objective.name == recipe::ObjectiveName::Kto ? rated_
                                                                  : pairs_;
@@ -90,7 +93,8 @@ TEST_F(Training, AnyCutOfTheGlobalBatchTrainsTheSame) {
 }
 
 TEST_F(Training, AnyCutOfAnswersTrainsTheSame) {
-  for (const char* const name : {"dpo", "ipo", "hinge", "cpo", "simpo", "orpo", "kto"}) {
+  for (const char* const name :
+       {"dpo", "ipo", "hinge", "cpo", "simpo", "orpo", "kto", "classification", "reward"}) {
     SCOPED_TRACE(name);
     recipe::Recipe recipe = tiny_recipe();
     recipe.objective = recipe::objective_defaults(name);
@@ -205,6 +209,12 @@ constexpr Trained kTrained[] = {
      [](recipe::Recipe& r) {
        r.precision = "bf16-true";
        r.objective = recipe::objective_defaults("kto");
+     }},
+    {"Scores",
+     [](recipe::Recipe& r) {
+       r.precision = "bf16-mixed";
+       r.objective = recipe::objective_defaults("classification");
+       r.lora = {.enabled = true, .r = 4, .mlp = true};
      }},
     {"QuantizedDora",
      [](recipe::Recipe& r) {

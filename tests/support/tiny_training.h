@@ -13,6 +13,7 @@
 
 #include "data/mismatched.h"
 #include "data/sample_store.h"
+#include "engine/labels.h"
 #include "engine/run.h"
 #include "engine/steps/objective.h"
 #include "models/family.h"
@@ -59,6 +60,14 @@ inline data::SampleStore random_samples(int count, int longest, uint32_t seed,
   return store;
 }
 
+// The same with the head that the recipe's objective trains: for two labels, or for a reward.
+inline std::unique_ptr<models::Model> model_for(const recipe::Recipe& recipe,
+                                                const std::string& shape = "llama") {
+  models::Checkpoint made{.model = tiny_model(shape)};
+  engine::prepare_head(made, recipe, /*tokenizer=*/nullptr);
+  return std::move(made.model);
+}
+
 // Of two such samples the second may begin as the first does, up to its first target.
 inline data::SampleStore samples_with_prompts(int count, int longest, uint32_t seed) {
   const data::SampleStore apart = random_samples(2 * count, longest, seed);
@@ -80,21 +89,27 @@ inline data::SampleStore samples_with_prompts(int count, int longest, uint32_t s
   return store;
 }
 
-// Draws numbers for the columns that an objective reads beside these samples.
+// Draws numbers for the columns that an objective reads beside these samples; a document that is
+// scored is scored at its last token.
 inline void draw_columns(data::SampleStore& store, const nn::Objective& objective, uint32_t seed) {
   std::mt19937 random(seed);
   std::vector<data::ColumnOfNumbers> columns;
+  const auto drawn = [&](const std::string& column, int64_t index, int64_t document) {
+    if (column == "tokens")
+      return static_cast<float>(std::ssize(store.document(index, document).stored));
+    return column == "label" ? static_cast<float>(random() % 2)
+                             : -static_cast<float>(random() % 1000) / 10.0F;
+  };
   for (const nn::Column& column : objective.batch().columns) {
     std::vector<float>& values = columns.emplace_back().values;
-    for (int64_t i = 0; i < store.num_different() * store.documents_per_sample(); ++i)
-      values.push_back(column.name == "label" ? static_cast<float>(random() % 2)
-                                              : -static_cast<float>(random() % 1000) / 10.0F);
+    for (int64_t i = 0; i < store.num_different(); ++i)
+      for (int64_t d = 0; d < store.documents_per_sample(); ++d)
+        values.push_back(drawn(column.name, i, d));
   }
   store.set_columns(std::move(columns));
 }
 
-// Such samples for an objective that compares answers, pairs of them or one by one, with what it
-// reads beside them.
+// Samples for any objective, pairs of documents or single ones, with what it reads beside them.
 inline data::SampleStore random_answers(int count, int longest, uint32_t seed,
                                         const recipe::ObjectiveOptions& options) {
   recipe::Recipe recipe;
@@ -204,7 +219,7 @@ struct TinyRun {
                    std::shared_ptr<dist::Mesh> mesh = dist::single_mesh(),
                    const std::shared_ptr<const nn::Objective>& objective = nullptr)
       : recipe(std::move(r)),
-        model(tiny_model(shape)),
+        model(model_for(recipe, shape)),
         batches(
             std::make_unique<TinyBatches>(s, others_of(s, recipe), batch_options(recipe, *model))),
         run(*model, recipe, *batches,

@@ -100,7 +100,7 @@ class TheirRecipes : public ::testing::TestWithParam<std::string> {
     const fs::path out = folder_ / "out";
     fs::remove_all(out);
     // How axolotl, LLaMA-Factory and torchtune say it.
-    static const std::regex kPreferences("(rl|stage): dpo\\b|DPOLoss"),
+    static const std::regex kPreferences("(rl|stage): (dpo|rm)\\b|DPOLoss"),
         kRatings("(rl|stage): kto\\b");
     const fs::path& rows = std::regex_search(recipe.text, kPreferences) ? pairs_
                            : std::regex_search(recipe.text, kRatings)   ? ratings_

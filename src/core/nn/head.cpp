@@ -14,11 +14,13 @@
 namespace snug::nn {
 
 Head::Head(std::string name, const std::string& layer, int64_t features, int64_t vocabulary,
-           Parameter* tied, const ops::LogitForm& form)
+           Parameter* tied, const ops::LogitForm& form, int64_t num_labels)
     : Unit(std::move(name), UnitKind::Head),
-      vocabulary_(tied != nullptr ? Linear(layer, Role::Head, *tied)
-                                  : Linear(layer, Role::Head, features, vocabulary, Bias::None)),
-      form_(form) {}
+      vocabulary_(num_labels > 0
+                      ? Linear(kScoreLayer, Role::Score, features, num_labels, Bias::None)
+                  : tied != nullptr ? Linear(layer, Role::Head, *tied)
+                                    : Linear(layer, Role::Head, features, vocabulary, Bias::None)),
+      form_(num_labels > 0 ? ops::LogitForm{} : form) {}
 
 std::vector<Parameter*> Head::borrowed() {
   if (vocabulary_.is_tied()) return {&vocabulary_.weight()};
@@ -33,9 +35,10 @@ State Head::forward(const State& input, const Batch& batch, const Pass& pass) {
         last_rows(all_rows(hidden, vocabulary_.weight(), num_tokens(batch)), batch);
     state.set("logits", nn::logits(prepare(last, pass), vocabulary_, pass, form_));
   } else {
+    const Objective& objective = objective_of(pass);
+    const at::Tensor read = prepare(objective.read(hidden, batch), pass);
     state.set(kObjective,
-              with_own_losses(objective_of(pass).sum(prepare(hidden, pass), *this, batch, pass),
-                              input, batch, pass));
+              with_own_losses(objective.sum(read, *this, batch, pass), input, batch, pass));
   }
   return state;
 }

@@ -1,6 +1,6 @@
 // The last unit of a model: hidden states become the vocabulary's logits. A family says what comes
 // before the product (a norm, a factor); what becomes of it is the objective's business in training
-// and the caller's in generation.
+// and the caller's in generation. Or they become scores of whole documents, for a few labels.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,11 +15,16 @@
 
 namespace snug::nn {
 
+// The layer of a head that scores documents, as transformers names it.
+inline constexpr const char* kScoreLayer = "score";
+
 class Head : public Unit {
  public:
   // `tied`: the embedding's weight (V, D), if the head shares it; null: the head has its own.
+  // `num_labels` above 0: the layer scores whole documents for as many labels instead
+  // (kScoreLayer), and has neither a tied weight nor a form.
   Head(std::string name, const std::string& layer, int64_t features, int64_t vocabulary,
-       Parameter* tied, const ops::LogitForm& form = {});
+       Parameter* tied, const ops::LogitForm& form = {}, int64_t num_labels = 0);
 
   // Reads "hidden" (c, D). Returns "objective" (1), or "logits" (S, V) of each document's last
   // token where pass.output asks for them.
@@ -27,7 +32,7 @@ class Head : public Unit {
   std::vector<Parameter*> borrowed() override;
   std::vector<Linear*> linears() override { return {&vocabulary_}; }
 
-  // (V, D)
+  // (V, D), or (labels, D)
   const Linear& vocabulary() const { return vocabulary_; }
   // What is done to the product before the softmax.
   const ops::LogitForm& form() const { return form_; }

@@ -15,7 +15,8 @@ Linear::Linear(const std::string& name, Role role, int64_t in_features, int64_t 
       role_(role),
       weight_{.name = name + ".weight",
               .shape = {out_features, in_features},
-              .role = role == Role::Head ? ParameterRole::Head : ParameterRole::Matrix},
+              .role = role == Role::Head || role == Role::Score ? ParameterRole::Head
+                                                                : ParameterRole::Matrix},
       bias_{.name = name + ".bias", .shape = {out_features}, .init = Init::Zeros},
       has_bias_(bias == Bias::Present) {}
 

@@ -18,8 +18,9 @@ namespace snug::nn {
 enum class Bias { None, Present };
 
 // A layer's role in its model, by which recipes choose where adapters go. Other is not selected by
-// any lora_* switch, only by lora_target_modules.
-enum class Role { Query, Key, Value, Projection, MlpInput, MlpOutput, Head, Other };
+// any lora_* switch, only by lora_target_modules. Score, the head of a model that scores documents,
+// never has an adapter: it is trained whole beside those of others.
+enum class Role { Query, Key, Value, Projection, MlpInput, MlpOutput, Head, Score, Other };
 
 class Linear {
  public:

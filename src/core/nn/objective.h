@@ -61,9 +61,13 @@ class Objective {
   // The figures, of those numbers' means over the terms; one that is no number is not shown.
   virtual std::vector<double> figures_of(std::vector<double> means) const { return means; }
 
-  // hidden (c, D): this rank's rows of the head's input, after its norm. Returns the sum of the
-  // micro-batch's terms, without pass.gradient_scale, and behind it the figures' sums, without a
-  // gradient: float32 (1 + F).
+  // The rows of the head's input, before its norm, that it looks at: all of hidden (c, D), or
+  // fewer.
+  virtual at::Tensor read(const at::Tensor& hidden, const Batch& /*batch*/) const { return hidden; }
+
+  // hidden: those rows, of this rank, after the norm. Returns the sum of the micro-batch's terms,
+  // without pass.gradient_scale, and behind it the figures' sums, without a gradient: float32
+  // (1 + F).
   virtual at::Tensor sum(const at::Tensor& hidden, const Head& head, const Batch& batch,
                          const Pass& pass) const = 0;
 

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "data/pictures/picture_text.h"
+#include "data/rows/label_rows.h"
 #include "data/rows/preference_rows.h"
 #include "data/rows/rated_rows.h"
 #include "data/rows/row_pictures.h"
@@ -415,9 +416,11 @@ void check_objective(const json& object, const std::string& where) {
                        "rows and leave the column out");
   const json *text = field(object, "text"), *label = field(object, "label");
   if (text != nullptr && label != nullptr && !label->is_structured() && !is_answered)
-    refuse_objective(where, "label", "classification, which snug does not train",
-                     "to learn to answer with the class, write it as \"output\" beside the text as "
-                     "\"instruction\"; to learn the texts, leave the column out");
+    refuse_objective(
+        where, "label", "classification",
+        "snug finetune learns it with --objective classification; to learn to answer "
+        "with the class, write it as \"output\" beside the text as \"instruction\"; to "
+        "learn the texts, leave the column out");
 }
 
 void note_unread(const json& object, const Columns& columns) {
@@ -437,10 +440,41 @@ std::optional<json> turns_in(const json& value) {
   return turns.is_array() ? std::optional(std::move(turns)) : std::nullopt;
 }
 
+bool is_answered(const json& object, const Columns& columns) {
+  const auto has_both = [&](const PairColumns& pair) {
+    return field(object, pair.question) != nullptr && field(object, pair.answer) != nullptr;
+  };
+  return (field(object, columns.instruction) != nullptr &&
+          field(object, columns.output) != nullptr) ||
+         std::ranges::any_of(kPairs, has_both);
+}
+
+std::optional<Row> chat_to_sort(const json& object, const Columns& columns,
+                                const std::string& where) {
+  for (const char* key : kChatKeys) {
+    const json* turns = field(object, key);
+    if (turns == nullptr) continue;
+    const std::optional<json> parsed = turns_in(*turns);
+    Row row;
+    add_turns(parsed ? *parsed : *turns, key, row, columns, where);
+    if (row.messages.empty()) throw UserError("{}: \"{}\" has no turns", where, key);
+    put_system_first(system_of(object, where), row);
+    row.tools = tools_of(object, where);
+    return row;
+  }
+  return std::nullopt;
+}
+
 Row row_from_json(const json& object, const Columns& columns, const std::string& where) {
   if (columns.preferences) {
     note_unread(object, columns);
-    return preference_from_json(object, columns, where);
+    Row row = preference_from_json(object, columns, where);
+    if (columns.margins) row.value = margin_of(object, where);
+    return row;
+  }
+  if (columns.classes) {
+    note_unread(object, columns);
+    return labelled_from_json(object, columns, where);
   }
   if (columns.ratings) {
     note_unread(object, columns);
@@ -497,7 +531,12 @@ std::vector<std::string> row_columns(const Columns& columns) {
   add(kSystemKeys);
   if (columns.pictures) add(picture_columns());
   if (columns.preferences || columns.ratings) add(preference_columns());
+  if (columns.margins) all.emplace_back("margin");
   if (columns.ratings) add(rating_columns());
+  if (columns.classes) {
+    all.emplace_back("label");
+    add(text_columns());
+  }
   return all;
 }
 

@@ -28,6 +28,12 @@ Row row_from_json(const nlohmann::ordered_json& object, const Columns& columns,
 // A chat as an array, or as the text of one, as tables hold it.
 std::optional<nlohmann::ordered_json> turns_in(const nlohmann::ordered_json& value);
 
+// Whether it has a question and its answer, or turns.
+bool is_answered(const nlohmann::ordered_json& object, const Columns& columns);
+// The turns of an object that has any, whoever speaks last.
+std::optional<Row> chat_to_sort(const nlohmann::ordered_json& object, const Columns& columns,
+                                const std::string& where);
+
 // The columns that it may look at.
 std::vector<std::string> row_columns(const Columns& columns);
 // Whether a row with this column was made for another objective; a UserError where it has a value.

@@ -39,6 +39,8 @@ struct Row {
   int64_t number = 0;            // in its data set, from 1; 0: not numbered
   std::vector<Row> others = {};  // of a preference: the rejected answer's
   bool desirable = true;         // of a rated answer
+  std::string label = {};        // of a text that is sorted: the name of its label
+  double value = 0;              // the label's number, or a pair's margin
 };
 
 // Column names; data sets with other names set them here. An empty name: no such column.
@@ -48,7 +50,11 @@ struct Columns {
   std::string output = "output";
   bool pictures = false;     // the model looks at pictures: those beside a question are its own
   bool preferences = false;  // rows say which of two answers is better
+  bool margins = false;      // and by how much, where they have a "margin"
   bool ratings = false;      // rows say of an answer whether it is good
+  bool classes = false;      // rows are texts, each with its label
+  // Those that labels may be, by number; null: any.
+  const std::vector<std::string>* labels = nullptr;
   // Where given, gets the names of columns that nothing reads.
   std::set<std::string>* unread = nullptr;
 };

@@ -88,7 +88,7 @@ void check_fits(const checkpoint::Adapter& adapter, models::Model& base,
                 const fs::path& directory) {
   std::map<std::string, const nn::Linear*> layers;
   std::vector<std::string> names;
-  for (const nn::Linear* linear : linears_of(base)) {
+  for (const nn::Linear* linear : adaptable_linears(base)) {
     layers[linear->name()] = linear;
     names.push_back(linear->name());
   }

@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "core/memory/placement.h"
+#include "core/nn/head.h"
 #include "core/nn/precision.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/linear/projection.h"
@@ -54,6 +55,7 @@ bool is_switched_on(const recipe::LoraOptions& o, nn::Role role) {
       return o.mlp;
     case nn::Role::Head:
       return o.head;
+    case nn::Role::Score:
     case nn::Role::Other:
       return false;
   }
@@ -290,14 +292,21 @@ std::vector<nn::Linear*> linears_of(models::Model& model) {
   return all;
 }
 
+std::vector<nn::Linear*> adaptable_linears(models::Model& model) {
+  std::vector<nn::Linear*> all = linears_of(model);
+  std::erase_if(all, [](const auto* linear) { return linear->role() == nn::Role::Score; });
+  return all;
+}
+
 checkpoint::AdapterConfig adapter_config(models::Model& model, const recipe::LoraOptions& options) {
-  const std::vector<nn::Linear*> linears = linears_of(model);
+  const std::vector<nn::Linear*> linears = adaptable_linears(model);
   checkpoint::AdapterConfig config{.r = options.r,
                                    .lora_alpha = static_cast<double>(options.alpha),
                                    .lora_dropout = options.dropout,
                                    .target_modules = targets(linears, options),
                                    .use_rslora = options.use_rslora,
                                    .use_dora = options.use_dora};
+  if (!model.labels().empty()) config.task_type = checkpoint::kScoresDocuments;
   check_targets(linears, config, options.target_modules);
   check_rank(linears, config);
   const std::vector<checkpoint::ExpertStack> stacks = expert_stacks(model);
@@ -334,7 +343,9 @@ void add_adapters(models::Model& model, const recipe::LoraOptions& options) {
   const checkpoint::AdapterConfig config = adapter_config(model, options);
   remove_adapters(model);
   for (nn::Parameter* parameter : model.parameters()) parameter->trained = false;
-  for (nn::Linear* linear : linears_of(model)) {
+  for (nn::Linear* linear : linears_of(model))
+    if (linear->role() == nn::Role::Score) linear->weight().trained = true;
+  for (nn::Linear* linear : adaptable_linears(model)) {
     if (!checkpoint::adapts(config, linear->name())) continue;
     check_start(*linear, options);
     auto adapter = new_adapter(*linear, config);
@@ -399,7 +410,10 @@ void add_trained_base(checkpoint::Adapter& adapter, models::Model& model, at::Sc
     if (end != std::string::npos && std::ranges::find(modules, module) == modules.end())
       modules.push_back(module);
   }
-  if (adapter.base_weights.empty()) return;
+  const bool is_head_alone = std::ranges::all_of(adapter.base_weights, [](const auto& weight) {
+    return weight.first == std::string(nn::kScoreLayer) + ".weight";
+  });
+  if (is_head_alone) return;
   // Short names such as "query" would match layers of these modules too.
   adapter.config.target_modules = {};
   for (const auto& [module, _] : adapter.modules)
@@ -483,7 +497,7 @@ void quantize_weights(models::Model& model, const recipe::Recipe& recipe,
   for (nn::Unit* unit : model.units()) {
     if (std::ranges::find(whole, unit) != whole.end()) continue;
     for (nn::Linear* linear : unit->linears())
-      if (linear->role() != nn::Role::Head)
+      if (linear->role() != nn::Role::Head && linear->role() != nn::Role::Score)
         linear->weight().quantization = nn::Quantization{.format = format, .source = source};
   }
 }

@@ -17,13 +17,16 @@ namespace snug::engine {
 // All linear layers of a model, in order.
 std::vector<nn::Linear*> linears_of(models::Model& model);
 
+// Those that may have adapters: not a head that scores documents.
+std::vector<nn::Linear*> adaptable_linears(models::Model& model);
+
 // The recipe's adapter as a PEFT configuration, with LitGPT's switches as module names. Throws
 // UserError if a name matches no layer.
 checkpoint::AdapterConfig adapter_config(models::Model& model, const recipe::LoraOptions& options);
 
-// With LoRA: freezes the model and adds an adapter to each layer that the recipe names; without,
-// does nothing. Call before parameters are allocated; calling it twice does no harm. Throws as
-// above.
+// With LoRA: freezes the model but for a head that scores documents, and adds an adapter to each
+// layer that the recipe names; without, does nothing. Call before parameters are allocated; calling
+// it twice does no harm. Throws as above.
 void add_adapters(models::Model& model, const recipe::LoraOptions& options);
 
 // Initializes a unit's adapters; its base weights must be loaded. B is zero, so that training

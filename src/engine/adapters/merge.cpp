@@ -62,7 +62,8 @@ std::map<std::string, at::Tensor> changed_base_weights(const models::Checkpoint&
     const auto found = adapter.base_weights.find(name);
     if (found == adapter.base_weights.end()) return;
     const at::Tensor& value = found->second;
-    if (!at::equal(models::read_parameter(base, parameter, value.scalar_type()), value))
+    if (base.draws(parameter) ||
+        !at::equal(models::read_parameter(base, parameter, value.scalar_type()), value))
       changed[name] = value;
   };
   for (const nn::Parameter* parameter : base.model->parameters()) look(parameter->name, *parameter);

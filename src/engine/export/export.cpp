@@ -133,7 +133,9 @@ void export_hugging_face(const fs::path& directory, models::Model& model,
         json config = config_of(model, tokenizer);
         config["torch_dtype"] = torch_name(options.dtype);
         write_json(folder / "config.json", config);
-        write_json(folder / "generation_config.json", generation_config(config, options.processor));
+        if (model.labels().empty())  // others generate nothing
+          write_json(folder / "generation_config.json",
+                     generation_config(config, options.processor));
         if (tokenizer != nullptr) tokenizer->write_directory(folder);
         write_processor_files(folder, model, options.processor);
       },

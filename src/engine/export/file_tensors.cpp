@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/error.h"
 #include "files/checkpoint/tensor_bytes.h"
 #include "files/weights/gguf/mix.h"
 #include "models/family.h"
@@ -27,6 +28,10 @@ at::Tensor value_of(const FilePart& part, const ParameterReader& read) {
 
 FileTensors arrange(models::Model& model, models::Layout layout,
                     std::optional<at::ScalarType> type) {
+  if (layout != models::Layout::HuggingFace && !model.labels().empty())
+    throw UserError(
+        "a model that scores documents is written as a Hugging Face directory (--to hf) only: GGUF "
+        "and LitGPT files are of language models");
   FileTensors result;
   std::vector<std::string> order;
   for (const nn::Parameter* parameter : model.parameters()) {

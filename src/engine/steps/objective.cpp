@@ -2,10 +2,12 @@
 #include "engine/steps/objective.h"
 
 #include <optional>
+#include <utility>
 
 #include "base/error.h"
-#include "core/nn/kto.h"
-#include "core/nn/preference.h"
+#include "core/nn/objectives/document_scores.h"
+#include "core/nn/objectives/kto.h"
+#include "core/nn/objectives/preference.h"
 #include "engine/strategy.h"
 #include "recipe/tables/objectives.h"
 
@@ -42,6 +44,8 @@ std::shared_ptr<const nn::Objective> comparison_of(const recipe::ObjectiveOption
     switch (options.name.value()) {
       case ObjectiveName::Sft:
       case ObjectiveName::Kto:
+      case ObjectiveName::Classification:
+      case ObjectiveName::Reward:
         return std::nullopt;
       case ObjectiveName::Dpo:
         return Kind::Dpo;
@@ -67,10 +71,37 @@ std::shared_ptr<const nn::Objective> comparison_of(const recipe::ObjectiveOption
                               .sft_weight = options.sft_weight});
 }
 
+// Null where tokens are learnt.
+std::shared_ptr<const nn::Objective> scores_of(const recipe::ObjectiveOptions& options) {
+  if (options.name == recipe::ObjectiveName::Classification)
+    return std::make_shared<nn::Classification>();
+  if (options.name == recipe::ObjectiveName::Reward)
+    return std::make_shared<nn::Reward>(options.center_rewards_coefficient);
+  return nullptr;
+}
+
+// The last token of a document, and the head's few rows, are on one rank.
+void check_ranks(const recipe::Recipe& recipe, const dist::Mesh& mesh) {
+  for (const auto& [axis, name] :
+       {std::pair(dist::Axis::Tensor, "tp"), std::pair(dist::Axis::Context, "cp")})
+    if (mesh.size(axis) > 1)
+      throw UserError(
+          "mesh {}={}: objective {} scores the last token of a document, whose hidden state ranks "
+          "along {} share; use fsdp, dp or pp",
+          name, mesh.size(axis), recipe.objective.name, name);
+}
+
 }  // namespace
 
 void check_objective(const models::Model& model, const recipe::Recipe& recipe) {
-  if (!recipe::compares_answers(recipe.objective.name)) return;
+  const bool scores = recipe::scores_documents(recipe.objective.name);
+  if (scores != !model.labels().empty())
+    throw UserError(
+        "objective {}: {}", recipe.objective.name,
+        scores ? "it trains a head that scores documents, and this model's has the vocabulary"
+               : "this model scores documents and writes no text; use --objective classification "
+                 "or reward");
+  if (!scores && !recipe::compares_answers(recipe.objective.name)) return;
   const data::Reading reads = model.reads();
   if (reads.source || reads.image_size > 0)
     throw UserError("objective {}: a model {} learns answers alone; use --objective sft",
@@ -88,6 +119,10 @@ std::shared_ptr<const nn::Objective> training_objective(const models::Model& mod
                                                         const recipe::Recipe& recipe,
                                                         const dist::Mesh& mesh) {
   check_objective(model, recipe);
+  if (auto scores = scores_of(recipe.objective)) {
+    check_ranks(recipe, mesh);
+    return scores;
+  }
   if (auto comparison = comparison_of(recipe.objective)) return comparison;
   return std::make_shared<nn::CrossEntropy>(
       nn::CrossEntropy::Options{.label_smoothing = recipe.train.label_smoothing,
@@ -98,6 +133,7 @@ std::shared_ptr<const nn::Objective> training_objective(const models::Model& mod
 std::shared_ptr<const nn::Objective> validation_objective(const recipe::Recipe& recipe) {
   recipe::ObjectiveOptions plain = recipe.objective;
   plain.label_smoothing = 0;
+  if (auto scores = scores_of(plain)) return scores;
   if (auto comparison = comparison_of(plain)) return comparison;
   return std::make_shared<nn::CrossEntropy>();
 }

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "core/nn/head.h"
+#include "core/nn/objectives/document_scores.h"
 #include "engine/batch.h"
 #include "engine/parallel/context_parallel.h"
 
@@ -61,7 +62,7 @@ double sum_over_ranks(double sum, const dist::Mesh* mesh) {
   return mesh->gradients().sum(mesh->group(dist::Axis::Pipeline).sum({sum})).front();
 }
 
-// Notes what it adds up.
+// Notes what they add up: (S), or (S, labels); undefined where another stage ends the model.
 class DocumentLogProbs final : public nn::Objective {
  public:
   nn::BatchSpec batch() const override { return {.by_document = true}; }
@@ -71,8 +72,48 @@ class DocumentLogProbs final : public nn::Objective {
     return last.sum().reshape({1});
   }
 
-  mutable at::Tensor last;  // (S); undefined where another stage ends the model
+  mutable at::Tensor last;
 };
+
+class NotedScores final : public nn::DocumentScores {
+ public:
+  nn::BatchSpec batch() const override { return spec(1, "label"); }
+  at::Tensor sum(const at::Tensor& hidden, const nn::Head& head, const nn::Batch& /*batch*/,
+                 const nn::Pass& pass) const override {
+    last = scores(hidden, head, pass);
+    return last.sum().reshape({1});
+  }
+
+  mutable at::Tensor last;
+};
+
+// The numbers that `objective` notes of each document, `width` of them.
+template <class Noting>
+std::vector<double> noted(const Noting& objective, int64_t width, exec::Executor& executor,
+                          data::BatchSource& samples, int64_t num_samples,
+                          const ValidationOptions& options, const dist::Mesh* mesh) {
+  ValidationOptions all = options;
+  all.max_batches = 0;
+  const Share share = share_of(num_samples, all, mesh);
+  std::vector<double> numbers;
+  samples.expect(share.micro_batches);
+  for (size_t i = 0; i < share.micro_batches.size(); ++i) {
+    const std::vector<int64_t>& own = share.micro_batches[i];
+    const auto batch = samples.make(own);
+    const int64_t per_sample = width * ((std::ssize(batch->cu_seqlens) - 1) / std::ssize(own));
+    numbers.resize(static_cast<size_t>(num_samples * per_sample));
+    run(executor, *batch, objective, all, mesh);
+    if (i < share.num_counted && objective.last.defined() && !objective.last.is_meta()) {
+      const at::Tensor found = objective.last.cpu().contiguous();
+      std::copy_n(found.const_data_ptr<float>(), found.numel(),
+                  numbers.begin() + own.front() * per_sample);
+    }
+    const int64_t share_done = num_samples * (static_cast<int64_t>(i) + 1);
+    if (options.after_each) options.after_each(share_done / std::ssize(share.micro_batches));
+  }
+  if (mesh == nullptr) return numbers;
+  return mesh->data().sum(mesh->group(dist::Axis::Pipeline).sum(numbers));
+}
 
 }  // namespace
 
@@ -139,28 +180,13 @@ ValidationResult validate(exec::Executor& executor, data::BatchSource& samples, 
 std::vector<double> log_probs_of_documents(exec::Executor& executor, data::BatchSource& samples,
                                            int64_t num_samples, const ValidationOptions& options,
                                            const dist::Mesh* mesh) {
-  ValidationOptions all = options;
-  all.max_batches = 0;
-  const Share share = share_of(num_samples, all, mesh);
-  const DocumentLogProbs objective;
-  std::vector<double> sums;
-  samples.expect(share.micro_batches);
-  for (size_t i = 0; i < share.micro_batches.size(); ++i) {
-    const std::vector<int64_t>& own = share.micro_batches[i];
-    const auto batch = samples.make(own);
-    const int64_t per_sample = (std::ssize(batch->cu_seqlens) - 1) / std::ssize(own);
-    sums.resize(static_cast<size_t>(num_samples * per_sample));
-    run(executor, *batch, objective, all, mesh);
-    if (i < share.num_counted && objective.last.defined() && !objective.last.is_meta()) {
-      const at::Tensor found = objective.last.cpu();
-      std::copy_n(found.const_data_ptr<float>(), found.numel(),
-                  sums.begin() + own.front() * per_sample);
-    }
-    const int64_t share_done = num_samples * (static_cast<int64_t>(i) + 1);
-    if (options.after_each) options.after_each(share_done / std::ssize(share.micro_batches));
-  }
-  if (mesh == nullptr) return sums;
-  return mesh->data().sum(mesh->group(dist::Axis::Pipeline).sum(sums));
+  return noted(DocumentLogProbs(), 1, executor, samples, num_samples, options, mesh);
+}
+
+std::vector<double> scores_of_documents(exec::Executor& executor, data::BatchSource& samples,
+                                        int64_t num_samples, int64_t labels,
+                                        const ValidationOptions& options, const dist::Mesh* mesh) {
+  return noted(NotedScores(), labels, executor, samples, num_samples, options, mesh);
 }
 
 }  // namespace snug::engine

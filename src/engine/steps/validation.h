@@ -48,4 +48,11 @@ std::vector<double> log_probs_of_documents(exec::Executor& executor, data::Batch
                                            int64_t num_samples, const ValidationOptions& options,
                                            const dist::Mesh* mesh = nullptr);
 
+// The scores of each document, `labels` of them one after the other, of a model that scores
+// documents; samples have the columns of such an objective. The rest is as above.
+std::vector<double> scores_of_documents(exec::Executor& executor, data::BatchSource& samples,
+                                        int64_t num_samples, int64_t labels,
+                                        const ValidationOptions& options,
+                                        const dist::Mesh* mesh = nullptr);
+
 }  // namespace snug::engine

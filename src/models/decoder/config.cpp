@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "models/config_fields.h"
 #include "models/decoder/config_rope.h"
+#include "models/score_head.h"
 
 namespace snug::models::decoder {
 namespace {
@@ -306,6 +307,8 @@ Config read_config(const json& file, const std::string& where) {
   read_constants(c, where);
   read_layers(c, where);
   read_experts(c, where);
+  c.labels = read_labels(file, where);
+  write_labels(c.json, c.labels);
   // Where it is null, transformers 4 would compute with it.
   if (!fields.has("original_max_position_embeddings"))
     c.json.erase("original_max_position_embeddings");

@@ -73,6 +73,8 @@ struct Config {
   double score_cap = 0;        // of attention's scores: cap * tanh(score / cap); 0: none
   ops::LogitForm logit_form;
   std::vector<int64_t> eos_token_ids;
+  std::vector<std::string>
+      labels;  // for which the head scores documents; empty: a vocabulary's head
 };
 
 // Each throws UserError naming the source and the key that is missing, unknown or out of range.

@@ -286,7 +286,8 @@ nn::State Block::forward(const nn::State& input, const nn::Batch& batch, const n
 }
 
 Head::Head(const Config& c, nn::Parameter* tied)
-    : nn::Head("head", c.family->names.head, c.hidden_size, c.vocab_size, tied, c.logit_form),
+    : nn::Head("head", c.family->names.head, c.hidden_size, c.vocab_size, tied, c.logit_form,
+               std::ssize(c.labels)),
       config_(c),
       norm_(c, c.family->names.norm) {}
 

@@ -19,6 +19,7 @@
 #include "models/decoder/experts.h"
 #include "models/decoder/rope.h"
 #include "models/model.h"
+#include "models/score_head.h"
 
 namespace snug::models::decoder {
 
@@ -112,9 +113,11 @@ class DecoderModel final : public Model {
             config_.balance};
   }
   data::Reading reads() const override {
-    return {.marks_padding = config_.num_experts > 0,
-            .rotates_by_length = config_.rope.type == kernels::cpu::RopeType::LongRope};
+    return reading_of(config_.labels, config_.json.value("pad_token_id", nlohmann::json()),
+                      {.marks_padding = config_.num_experts > 0,
+                       .rotates_by_length = config_.rope.type == kernels::cpu::RopeType::LongRope});
   }
+  std::vector<std::string> labels() const override { return config_.labels; }
   Placement placement(Layout layout, const nn::Parameter& parameter) const override;
   nlohmann::json hugging_face_config() const override { return config_.json; }
   std::string litgpt_config() const override;

@@ -74,6 +74,7 @@ Config from_hugging_face(const json& root, const std::string& where) {
   c.bos_token_ids = ids_or(fields, "bos_token_id", 50256);
   c.eos_token_ids = ids_or(fields, "eos_token_id", 50256);
   c.pad_token_id = fields.integer("pad_token_id", -1);
+  c.labels = read_labels(root, where);
   if (c.n_embd % c.n_head != 0)
     throw UserError("{}: n_head = {} attention heads cannot share n_embd = {} evenly", where,
                     c.n_head, c.n_embd);
@@ -110,6 +111,7 @@ json to_hugging_face(const Config& c) {
            {"bos_token_id", ids_or_number(c.bos_token_ids)},
            {"eos_token_id", ids_or_number(c.eos_token_ids)}};
   if (c.pad_token_id >= 0) out["pad_token_id"] = c.pad_token_id;
+  write_labels(out, c.labels);
   return out;
 }
 
@@ -191,7 +193,7 @@ nn::State Block::forward(const nn::State& input, const nn::Batch& batch, const n
 }
 
 Head::Head(const Config& c, nn::Parameter* tied)
-    : nn::Head("head", "lm_head", c.n_embd, c.vocab_size, tied),
+    : nn::Head("head", "lm_head", c.n_embd, c.vocab_size, tied, {}, std::ssize(c.labels)),
       norm_("transformer.ln_f", c.n_embd, c.layer_norm_epsilon) {}
 
 std::vector<nn::Parameter*> Head::parameters() {

@@ -20,6 +20,7 @@
 #include "files/weights/gguf/gguf.h"
 #include "files/weights/tensor_source.h"
 #include "models/model.h"
+#include "models/score_head.h"
 
 namespace snug::models::gpt2 {
 
@@ -43,6 +44,8 @@ struct Config {
   bool tie_word_embeddings = true;
   std::vector<int64_t> bos_token_ids, eos_token_ids;
   int64_t pad_token_id = -1;
+  std::vector<std::string>
+      labels;  // for which the head scores documents; empty: a vocabulary's head
 
   int64_t head_dim() const { return n_embd / n_head; }
 };
@@ -113,6 +116,8 @@ class Gpt2Model final : public Model {
   std::vector<nn::SplitRow> split() const override;
   Placement placement(Layout layout, const nn::Parameter& parameter) const override;
   nlohmann::json hugging_face_config() const override { return to_hugging_face(config_); }
+  data::Reading reads() const override { return reading_of(config_.labels, config_.pad_token_id); }
+  std::vector<std::string> labels() const override { return config_.labels; }
   void write_gguf_config(files::GgufWriter& out) const override { write_gguf(config_, out); }
   double initializer_range() const override { return config_.initializer_range; }
   // Throws UserError if max_seqlen exceeds the learned positions.

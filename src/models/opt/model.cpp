@@ -69,6 +69,7 @@ Config from_hugging_face(const json& root, const std::string& where) {
   c.eos_token_ids =
       fields.has("eos_token_id") ? fields.ids("eos_token_id") : std::vector<int64_t>{2};
   c.pad_token_id = fields.integer("pad_token_id", 1);
+  c.labels = read_labels(root, where);
   if (c.hidden_size % c.num_attention_heads != 0)
     throw UserError("{}: {} attention heads cannot share a hidden_size of {} evenly", where,
                     c.num_attention_heads, c.hidden_size);
@@ -88,29 +89,31 @@ Config from_hugging_face(const json& root, const std::string& where) {
 }
 
 json to_hugging_face(const Config& c) {
-  return {{"architectures", {"OPTForCausalLM"}},
-          {"model_type", "opt"},
-          {"vocab_size", c.vocab_size},
-          {"hidden_size", c.hidden_size},
-          {"word_embed_proj_dim", c.word_embed_proj_dim},
-          {"ffn_dim", c.ffn_dim},
-          {"num_hidden_layers", c.num_hidden_layers},
-          {"num_attention_heads", c.num_attention_heads},
-          {"max_position_embeddings", c.max_position_embeddings},
-          {"do_layer_norm_before", c.do_layer_norm_before},
-          {"_remove_final_layer_norm", c.remove_final_layer_norm},
-          {"enable_bias", c.enable_bias},
-          {"layer_norm_elementwise_affine", true},
-          {"tie_word_embeddings", c.tie_word_embeddings},
-          {"activation_function", c.activation_function},
-          {"dropout", c.dropout},
-          {"attention_dropout", c.attention_dropout},
-          {"layerdrop", 0.0},
-          {"init_std", c.init_std},
-          {"use_cache", true},
-          {"bos_token_id", ids_or_number(c.bos_token_ids)},
-          {"eos_token_id", ids_or_number(c.eos_token_ids)},
-          {"pad_token_id", c.pad_token_id}};
+  json out{{"architectures", {"OPTForCausalLM"}},
+           {"model_type", "opt"},
+           {"vocab_size", c.vocab_size},
+           {"hidden_size", c.hidden_size},
+           {"word_embed_proj_dim", c.word_embed_proj_dim},
+           {"ffn_dim", c.ffn_dim},
+           {"num_hidden_layers", c.num_hidden_layers},
+           {"num_attention_heads", c.num_attention_heads},
+           {"max_position_embeddings", c.max_position_embeddings},
+           {"do_layer_norm_before", c.do_layer_norm_before},
+           {"_remove_final_layer_norm", c.remove_final_layer_norm},
+           {"enable_bias", c.enable_bias},
+           {"layer_norm_elementwise_affine", true},
+           {"tie_word_embeddings", c.tie_word_embeddings},
+           {"activation_function", c.activation_function},
+           {"dropout", c.dropout},
+           {"attention_dropout", c.attention_dropout},
+           {"layerdrop", 0.0},
+           {"init_std", c.init_std},
+           {"use_cache", true},
+           {"bos_token_id", ids_or_number(c.bos_token_ids)},
+           {"eos_token_id", ids_or_number(c.eos_token_ids)},
+           {"pad_token_id", c.pad_token_id}};
+  write_labels(out, c.labels);
+  return out;
 }
 
 Embedding::Embedding(const Config& c, const std::string& prefix)
@@ -209,8 +212,9 @@ nn::State Block::forward(const nn::State& input, const nn::Batch& batch, const n
 }
 
 Head::Head(const Config& c, const std::string& prefix, nn::Parameter* tied)
-    : nn::Head("head", prefix + "lm_head", c.word_embed_proj_dim, c.vocab_size, tied) {
-  if (tied == nullptr) vocabulary_.weight().init_scale = c.init_std;
+    : nn::Head("head", prefix + "lm_head", c.word_embed_proj_dim, c.vocab_size, tied, {},
+               std::ssize(c.labels)) {
+  if (!vocabulary_.is_tied()) vocabulary_.weight().init_scale = c.init_std;
   if (c.has_final_layer_norm())
     norm_.emplace(prefix + "model.decoder.final_layer_norm", c.hidden_size, kEps);
   if (c.projects_words())

@@ -19,6 +19,7 @@
 #include "core/ops/activation.h"
 #include "files/weights/tensor_source.h"
 #include "models/model.h"
+#include "models/score_head.h"
 
 namespace snug::models::opt {
 
@@ -42,6 +43,8 @@ struct Config {
   double init_std = 0;
   std::vector<int64_t> bos_token_ids, eos_token_ids;
   int64_t pad_token_id = -1;
+  std::vector<std::string>
+      labels;  // for which the head scores documents; empty: a vocabulary's head
 
   int64_t head_dim() const { return hidden_size / num_attention_heads; }
   bool projects_words() const { return word_embed_proj_dim != hidden_size; }
@@ -120,6 +123,8 @@ class OptModel final : public Model {
   std::vector<nn::SplitRow> split() const override;
   Placement placement(Layout layout, const nn::Parameter& parameter) const override;
   nlohmann::json hugging_face_config() const override { return to_hugging_face(config_); }
+  data::Reading reads() const override { return reading_of(config_.labels, config_.pad_token_id); }
+  std::vector<std::string> labels() const override { return config_.labels; }
   double initializer_range() const override { return config_.init_std; }
   // Throws UserError if max_seqlen exceeds the learned positions.
   void prepare(at::Device device, int64_t max_seqlen) override;

@@ -21,6 +21,7 @@
 #include "engine/adapters/trained_parts.h"
 #include "engine/export/vocabulary.h"
 #include "engine/host.h"
+#include "engine/labels.h"
 #include "engine/open_data.h"
 #include "engine/run_length.h"
 #include "engine/strategy.h"
@@ -195,6 +196,7 @@ void open_model(Planned& p, models::Part part) {
   else
     open_checkpoint(p, part);
   if (from_scratch) p.checkpoint.model = models::model_from_config(p.recipe.model.config, part);
+  engine::prepare_head(p.checkpoint, p.recipe, /*tokenizer=*/nullptr);
 }
 
 void open_samples(Planned& p) {

@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "engine/adapters/trained_parts.h"
+#include "engine/labels.h"
 #include "engine/strategy.h"
 #include "plan/command/plan_devices.h"
 #include "recipe/hub_models.h"
@@ -244,7 +245,9 @@ class KnownModels {
     if (!is_new) return found->second;
     const recipe::HubModel& named = *by_size_[static_cast<size_t>(at)];
     try {
-      const auto model = models::named_model(named);
+      models::Checkpoint checkpoint{.path = named.id(), .model = models::named_model(named)};
+      engine::prepare_head(checkpoint, p_.recipe, /*tokenizer=*/nullptr);
+      const auto& model = checkpoint.model;
       if (model->reads().image_size != p_.checkpoint.model->reads().image_size ||
           model->reads().source != p_.checkpoint.model->reads().source)
         return found->second;

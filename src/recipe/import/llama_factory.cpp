@@ -197,7 +197,10 @@ constexpr std::string_view kUsualColumns =
     "prompt=prompt response=completion prompt=text system=system history=history tools=tools "
     "images=images";
 
-bool learns_pairs(const Draft& draft) { return draft.text("stage") == "dpo"; }
+bool learns_rewards(const Draft& draft) { return draft.text("stage") == "rm"; }
+bool learns_pairs(const Draft& draft) {
+  return draft.text("stage") == "dpo" || learns_rewards(draft);
+}
 bool learns_ratings(const Draft& draft) { return draft.text("stage") == "kto"; }
 // What it calls the column that says whether an answer is good, and which of them snug reads.
 constexpr std::string_view kRatingColumns = "kto_tag=kto_tag kto_tag=label";
@@ -242,8 +245,8 @@ void check_entry(Draft& draft, const YamlNode& entry, const std::string& name) {
   const bool has_pairs = ranking != nullptr && is_on(*ranking);
   if (has_pairs != learns_pairs(draft))
     refuse(has_pairs ? "ranking is true" : "ranking is not true",
-           has_pairs ? "these are pairs of answers, which stage: dpo learns"
-                     : "stage: dpo learns pairs of answers");
+           has_pairs ? "these are pairs of answers, which stage: dpo and stage: rm learn"
+                     : fmt::format("stage: {} learns pairs of answers", draft.text("stage")));
   const YamlNode* columns = find_in(entry, "columns");
   if (columns == nullptr) return;
   const auto is_usual = [&](const std::string& role, const std::string& column) {
@@ -386,10 +389,20 @@ void take_stage_of_ratings(Draft& draft) {
   draft.differs("stage", std::string(kOtherReferencePoint));
 }
 
+void take_stage_of_rewards(Draft& draft) {
+  idle_all(draft, kKeysOfPairs, "rewards have no such argument");
+  draft.set("objective.name", "reward", "stage");
+  draft.set("lora_dropout", draft.text("lora_dropout"), "lora_dropout");
+  draft.differs("stage",
+                "the head is transformers' \"score\", a layer without a bias; LLaMA-Factory's has "
+                "one, and dropout");
+}
+
 void take_stage_of_training(Draft& draft) {
   const std::string stage = draft.text("stage");
   if (learns_ratings(draft)) return take_stage_of_ratings(draft);
   idle_all(draft, "kto_chosen_weight kto_rejected_weight", "belongs to stage: kto");
+  if (learns_rewards(draft)) return take_stage_of_rewards(draft);
   if (learns_pairs(draft)) return take_stage_of_pairs(draft);
   idle_all(draft, kKeysOfPairs, kNoPreferences);
   draft.set("lora_dropout", draft.text("lora_dropout"), "lora_dropout");

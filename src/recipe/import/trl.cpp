@@ -112,7 +112,7 @@ constexpr KeyRow kPreferenceRows[] = {
     {"label_smoothing", Way::Read, "objective.label_smoothing", {}, "0.0"},
     {"cpo_alpha", Way::Read, "objective.sft_weight", {}, "1.0"},
     {"rpo_alpha loss_weights", Way::Read, "objective.sft_weight"},
-    {"learning_rate", Way::Same, "optimizer.lr", {}, "1e-06"},
+    {"learning_rate", Way::Read, "optimizer.lr", {}, "1e-06"},
     {"disable_dropout", Way::Read, "model.dropout", {}, "true"},
     {"lora_dropout", Way::Read, "lora_dropout", {}, "0.05"},
     {"max_prompt_length max_completion_length max_target_length",
@@ -139,8 +139,10 @@ constexpr KeyRow kPreferenceRows[] = {
     {"label_smoothing_factor", Way::Idle, {}, "it smooths tokens, and only pairs are learnt"},
     {"desirable_weight", Way::Read, "objective.desirable_weight", {}, "1.0"},
     {"undesirable_weight", Way::Read, "objective.undesirable_weight", {}, "1.0"},
-    // RewardConfig, GRPOConfig
-    {"center_rewards_coefficient num_generations", Way::Off, "objective.name", kNoSuchObjective},
+    // RewardConfig
+    {"center_rewards_coefficient", Way::Read, "objective.center_rewards_coefficient"},
+    // GRPOConfig
+    {"num_generations", Way::Off, "objective.name", kNoSuchObjective},
 };
 // Those of CPOConfig and of DPOConfig alone; ORPOConfig has none.
 constexpr std::string_view kOnlyCpo = "cpo_alpha simpo_gamma alpha";
@@ -296,13 +298,30 @@ void take_kto(Draft& draft) {
   draft.differs(said, std::string(kOtherReferencePoint));
 }
 
+constexpr std::string_view kKeysOfLosses =
+    "loss_type beta simpo_gamma label_smoothing cpo_alpha rpo_alpha loss_weights";
+
+// RewardConfig says nothing else that others do not.
+void take_reward(Draft& draft) {
+  constexpr std::string_view kCenter = "center_rewards_coefficient";
+  idle_all(draft, kKeysOfLosses, "RewardConfig has no such key");
+  draft.set("objective.name", "reward", kCenter);
+  draft.set("objective.center_rewards_coefficient", draft.text(kCenter), kCenter);
+}
+
 void finish_preferences(Draft& draft) {
   take_trl_arguments(draft, "max_length");
   if (const std::string name = draft.text("dataset_name"); !name.empty())
     take_data(draft, name, "dataset_name");
   draft.set("data.prompt_style", "auto", "dataset_name");
   draft.set("data.val_split_fraction", "0", "dataset_test_split");
-  if (has_any(draft, kOnlyKto) || draft.text("loss_type") == "kto")
+  const bool learns_rewards = draft.find("center_rewards_coefficient") != nullptr;
+  const bool has_usual_rate = learns_rewards && draft.find("learning_rate") == nullptr;
+  draft.set("optimizer.lr", has_usual_rate ? "0.0001" : draft.text("learning_rate"),
+            "learning_rate");
+  if (learns_rewards)
+    take_reward(draft);
+  else if (has_any(draft, kOnlyKto) || draft.text("loss_type") == "kto")
     take_kto(draft);
   else if (has_any(draft, kOnlyCpo) || draft.text("loss_type") == "simpo")
     take_cpo(draft);
@@ -316,8 +335,11 @@ void finish_preferences(Draft& draft) {
   }
   if (!draft.is_null("max_length"))
     draft.differs("max_length",
-                  "of longer rows the prompt loses its beginning before the answers lose their "
-                  "end; TRL cuts the end");
+                  learns_rewards
+                      ? "of longer pairs the prompt loses its beginning before the answers lose "
+                        "their end; TRL leaves such pairs out"
+                      : "of longer rows the prompt loses its beginning before the answers lose "
+                        "their end; TRL cuts the end");
 }
 
 void finish_transformers(Draft& draft) {

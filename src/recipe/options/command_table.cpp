@@ -120,13 +120,15 @@ const std::vector<CommandInfo>& command_table() {
         "snug data show --data Alpaca2k --model MODEL --json"}},
       {Command::Evaluate,
        {"evaluate"},
-       "measure the loss and perplexity of a model on a file, and score its captions",
+       "measure a model on a file: its loss, its captions, or what a classifier gets right",
        "Computes the loss as training does: same prompts, same masking, mean over loss tokens. For "
        "pictures it also writes captions and compares them with all reference captions of each "
-       "picture: BLEU-4, ROUGE-L and CIDEr-D.",
+       "picture: BLEU-4, ROUGE-L and CIDEr-D. Of a classifier or a reward model it says how many "
+       "rows it gets right.",
        {"snug evaluate MODEL --data.json_path data.json",
         "snug evaluate MODEL --data.json_path data.json --split val --json",
-        "snug evaluate MODEL --data ImageFolder --data.path photos --captions_file found.jsonl"}},
+        "snug evaluate MODEL --data ImageFolder --data.path photos --captions_file found.jsonl",
+        "snug evaluate CLASSIFIER --data.json_path texts.jsonl --scores_file scores.jsonl"}},
       {Command::Convert,
        {"convert"},
        "convert a model to another format",

@@ -161,6 +161,7 @@ struct EvaluateOptions {
   int64_t num_beams = 5;        // for captions
   int64_t max_new_tokens = 30;  // in a caption
   std::string captions_file;    // JSON lines; empty = none
+  std::string scores_file;      // the same, of a model that scores documents
   Word<Accelerator> accelerator = Accelerator::Auto;
   std::string memory_budget;
   int64_t num_threads = 0;

@@ -430,9 +430,10 @@ std::vector<Row> objective_rows(Recipe& r) {
       {.theme = kObjective,
        .key = "objective.name",
        .slot = &o.name,
-       .help = "what training minimises: sft learns answers; kto learns from rows with an answer "
-               "and whether it is good; the others from rows with a chosen and a rejected answer. "
-               "Choosing one sets the keys below to its defaults",
+       .help = "what training minimises: sft learns answers; classification learns each text's "
+               "label; kto learns from rows with an answer and whether it is good; the others from "
+               "rows with a chosen and a rejected answer. Choosing one sets the keys below to its "
+               "defaults",
        .choices = choices_of<ObjectiveName>(),
        .shown = "objective",
        .aliases = {"objective"},
@@ -484,6 +485,13 @@ std::vector<Row> objective_rows(Recipe& r) {
        .key = "objective.undesirable_weight",
        .slot = &o.undesirable_weight,
        .help = "weight of bad answers' loss (kto)",
+       .min = 0,
+       .max = 1000},
+      {.theme = kObjective,
+       .key = "objective.center_rewards_coefficient",
+       .slot = &o.center_rewards_coefficient,
+       .help = "weight of the square of a pair's rewards together, which keeps them around 0 "
+               "(reward); 0.01 is usual",
        .min = 0,
        .max = 1000},
   };

@@ -290,8 +290,9 @@ std::vector<Row> show_data_rows(ShowDataOptions& o) {
       {.theme = kShownData,
        .key = "objective",
        .slot = &o.objective,
-       .help = "what training shall minimise: kto reads rows with an answer and whether it is "
-               "good, the others but sft rows with a chosen and a rejected answer",
+       .help = "what training shall minimise: classification reads texts with labels, kto rows "
+               "with an answer and whether it is good, the others but sft rows with a chosen and "
+               "a rejected answer",
        .choices = choices_of<ObjectiveName>(),
        .aliases = {"objective.name"}},
       {.theme = kShownData,

@@ -334,6 +334,12 @@ std::vector<Row> evaluate_rows(EvaluateOptions& o) {
        .help = "file to write each caption and its references to, one JSON object per line",
        .kind = TextKind::File},
       {.theme = kEvaluation,
+       .key = "scores_file",
+       .slot = &o.scores_file,
+       .help = "file to write each row's scores to, one JSON object per line, for a classifier or "
+               "a reward model",
+       .kind = TextKind::File},
+      {.theme = kEvaluation,
        .key = "num_beams",
        .slot = &o.num_beams,
        .help = "beam width for captions",

@@ -36,6 +36,13 @@ const std::array<ObjectiveTraits, kWords<ObjectiveName>.size()>& table() {
        .defaults = {.name = Kto},
        .lr_of_all_weights = kRateOfComparedWeights,
        .lr_of_adapters = kRateOfComparedAdapters},
+      {.scores_documents = true, .defaults = {.name = Classification}},
+      {.preferences = true,
+       .scores_documents = true,
+       .arguments = {"center_rewards_coefficient", "share_prompt"},
+       .defaults = {.name = Reward},
+       .lr_of_all_weights = 1e-5,
+       .lr_of_adapters = 1e-4},
   }};
   return kTable;
 }
@@ -76,6 +83,15 @@ bool learns_from_ratings(std::string_view name) {
 
 bool compares_answers(std::string_view name) {
   return learns_from_pairs(name) || learns_from_ratings(name);
+}
+
+bool scores_documents(std::string_view name) {
+  const ObjectiveTraits* known = find_objective(name);
+  return known != nullptr && known->scores_documents;
+}
+
+bool learns_labels(std::string_view name) {
+  return scores_documents(name) && !learns_from_pairs(name);
 }
 
 int64_t documents_per_sample(const ObjectiveOptions& objective) {

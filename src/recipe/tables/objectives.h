@@ -13,6 +13,7 @@ namespace snug::recipe {
 struct ObjectiveTraits {
   bool preferences = false;                 // its rows say which of two answers is better
   bool ratings = false;                     // its rows say of an answer whether it is good
+  bool scores_documents = false;            // the head scores whole documents, for a few labels
   std::vector<std::string_view> arguments;  // objective.<argument> that it takes
   ObjectiveOptions defaults;
   // AdamW's learning rates on a checkpoint, unless one is given.
@@ -31,6 +32,10 @@ bool learns_from_pairs(std::string_view name);
 bool learns_from_ratings(std::string_view name);
 // Either: answers are compared with the model before training, or with each other.
 bool compares_answers(std::string_view name);
+// Whether it trains a head that scores whole documents; not that of an unknown name.
+bool scores_documents(std::string_view name);
+// Whether its rows have a label each.
+bool learns_labels(std::string_view name);
 // Documents that a sample has: two of a pair.
 int64_t documents_per_sample(const ObjectiveOptions& objective);
 

@@ -14,7 +14,6 @@
 #include "core/dist/agreement.h"
 #include "engine/steps/objective.h"
 #include "recipe/print.h"
-#include "recipe/tables/objectives.h"
 #include "report/run_page.h"
 #include "report/thinning.h"
 
@@ -75,8 +74,7 @@ RunLog::RunLog(const recipe::Recipe& recipe, const std::string& command,
             {.interval = log_interval_, .copy = [this](std::string_view text) {
                if (may_write_) text_.write(text);
              }}) {
-  if (recipe::compares_answers(recipe.objective.name))
-    figures_ = engine::validation_objective(recipe)->figures();
+  figures_ = engine::validation_objective(recipe)->figures();
   record_.command = command;
   record_.recipe = recipe::recipe_json(recipe);
   log_recipe(recipe, resumed);

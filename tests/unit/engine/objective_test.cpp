@@ -215,5 +215,38 @@ TEST(Objective, TheMeanIsOverItsOwnTerms) {
               1e-5 * by_document * 8);
 }
 
+// A head that scores documents is asked for by the objective, and goes with no other.
+TEST(Objective, ScoresAreOfModelsWithSuchAHeadOnWholeTexts) {
+  recipe::Recipe scores = tests::tiny_recipe(), answers = scores;
+  scores.objective = recipe::objective_defaults("classification");
+  const auto model = tests::model_for(scores);
+  EXPECT_EQ(model->labels().size(), 2U);
+  EXPECT_EQ(model->hugging_face_config()["architectures"][0], "LlamaForSequenceClassification");
+  check_objective(*model, scores);
+  EXPECT_THROW(check_objective(*model, answers), UserError);
+  EXPECT_THROW(check_objective(*tests::tiny_model(), scores), UserError);
+  for (const auto& [axis, works] :
+       {std::pair(dist::Axis::Tensor, false), std::pair(dist::Axis::Context, false),
+        std::pair(dist::Axis::Shard, true), std::pair(dist::Axis::Pipeline, true)}) {
+    dist::MeshShape shape;
+    shape[axis] = 2;
+    const auto mesh = dist::planned_mesh(shape, 0);
+    if (works)
+      EXPECT_NE(training_objective(*model, scores, *mesh), nullptr);
+    else
+      EXPECT_THROW(training_objective(*model, scores, *mesh), UserError);
+  }
+  // transformers has no such class of these.
+  EXPECT_THROW(tests::model_for(scores, "granite"), UserError);
+  EXPECT_THROW(tests::model_for(scores, "t5"), UserError);
+  // One score is no class.
+  models::Checkpoint reward;
+  recipe::Recipe rewards = scores;
+  rewards.objective = recipe::objective_defaults("reward");
+  reward.model = tests::model_for(rewards);
+  EXPECT_EQ(reward.model->labels().size(), 1U);
+  EXPECT_THROW(prepare_head(reward, scores, nullptr), UserError);
+}
+
 }  // namespace
 }  // namespace snug::engine

@@ -51,6 +51,8 @@ class RandomRecipe {
       own.desirable_weight = objective.desirable_weight;
       own.undesirable_weight = objective.undesirable_weight;
     }
+    if (!objective_takes(own.name, "center_rewards_coefficient"))
+      own.center_rewards_coefficient = objective.center_rewards_coefficient;
     // Resolving lowers it to lr.
     recipe.train.min_lr = std::min(recipe.train.min_lr, o.lr);
     if (recipe.quantize.empty()) recipe.quantize = "bnb.fp4";

@@ -26,6 +26,9 @@ struct ModuleChoice {
   bool operator==(const ModuleChoice&) const = default;
 };
 
+// The task_type of models that score documents.
+inline constexpr const char* kScoresDocuments = "SEQ_CLS";
+
 struct AdapterConfig {
   int64_t r = 8;
   double lora_alpha = 8;
@@ -46,6 +49,7 @@ struct AdapterConfig {
   std::vector<std::string> modules_to_save;  // base modules that train in full beside the adapter
   std::string init_lora_weights = "true";    // "true", "false" or a method's name
   std::string base_model_name_or_path;       // a folder, a GGUF file or a name on the hub
+  std::string task_type = "CAUSAL_LM";       // or kScoresDocuments
 
   bool operator==(const AdapterConfig&) const = default;
 };

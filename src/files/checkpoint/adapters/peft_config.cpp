@@ -57,27 +57,15 @@ constexpr std::array<std::string_view, 5> kChangesBase{"pissa", "olora", "corda"
                                                        "lora_ga"};
 
 // Known keys that do not change the meaning of the tensors.
-constexpr std::array<std::string_view, 19> kWithoutEffect{"auto_mapping",
-                                                          "corda_config",
-                                                          "enable_lora",
-                                                          "ensure_weight_tying",
-                                                          "eva_config",
-                                                          "inference_mode",
-                                                          "loftq_config",
-                                                          "lora_ga_config",
-                                                          "megatron_core",
-                                                          "merge_weights",
-                                                          "peft_type",
-                                                          "peft_version",
-                                                          "qalora_group_size",
-                                                          "revision",
-                                                          "runtime_config",
-                                                          "task_type",
-                                                          "velora_config",
-                                                          "bias",
-                                                          "ephemeral_gpu_offload"};
+constexpr std::array<std::string_view, 18> kWithoutEffect{
+    "auto_mapping",        "corda_config",   "enable_lora",
+    "ensure_weight_tying", "eva_config",     "inference_mode",
+    "loftq_config",        "lora_ga_config", "megatron_core",
+    "merge_weights",       "peft_type",      "peft_version",
+    "qalora_group_size",   "revision",       "runtime_config",
+    "velora_config",       "bias",           "ephemeral_gpu_offload"};
 
-constexpr std::array<std::string_view, 16> kRead{"r",
+constexpr std::array<std::string_view, 17> kRead{"r",
                                                  "lora_alpha",
                                                  "lora_dropout",
                                                  "target_modules",
@@ -92,7 +80,8 @@ constexpr std::array<std::string_view, 16> kRead{"r",
                                                  "fan_in_fan_out",
                                                  "init_lora_weights",
                                                  "modules_to_save",
-                                                 "base_model_name_or_path"};
+                                                 "base_model_name_or_path",
+                                                 "task_type"};
 
 // Null, false or empty: false in Python.
 bool is_unset(const Json& value) {
@@ -301,6 +290,7 @@ AdapterConfig read_peft_config(const std::filesystem::path& file) {
   config.modules_to_save = reader.texts("modules_to_save");
   config.init_lora_weights = read_start(reader);
   config.base_model_name_or_path = reader.text("base_model_name_or_path");
+  if (reader.has("task_type")) config.task_type = reader.text("task_type");
   return config;
 }
 
@@ -308,7 +298,7 @@ std::string peft_config_text(const AdapterConfig& config) {
   const std::string& base = config.base_model_name_or_path;
   Json root{
       {"peft_type", "LORA"},
-      {"task_type", "CAUSAL_LM"},
+      {"task_type", config.task_type},
       {"base_model_name_or_path", base.empty() ? Json() : Json(base)},
       {"revision", nullptr},
       {"inference_mode", true},

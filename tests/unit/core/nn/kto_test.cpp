@@ -1,6 +1,6 @@
 // The figures of KTO. Its loss and gradients are held to TRL's in tests/parity/kto_parity_test.cpp.
 // SPDX-License-Identifier: Apache-2.0
-#include "core/nn/kto.h"
+#include "core/nn/objectives/kto.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/nn/preference.h"
+#include "core/nn/objectives/preference.h"
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/div.h>
@@ -13,8 +13,8 @@
 #include <ATen/ops/sub.h>
 #include <ATen/ops/threshold.h>
 
-#include "core/nn/affine.h"
 #include "core/nn/head.h"
+#include "core/nn/objectives/affine.h"
 
 namespace snug::nn {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/nn/kto.h"
+#include "core/nn/objectives/kto.h"
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/mul.h>
@@ -12,8 +12,8 @@
 #include <limits>
 
 #include "base/error.h"
-#include "core/nn/affine.h"
 #include "core/nn/head.h"
+#include "core/nn/objectives/affine.h"
 
 namespace snug::nn {
 namespace {

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "use/evaluate_scores.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/text.h"
+#include "data/dataset.h"
+#include "data/survey.h"
+#include "engine/steps/validation.h"
+#include "use/evaluated_rows.h"
+
+namespace snug::use {
+namespace {
+
+using nlohmann::json;
+
+// Samples are in an order of their own, the file has that of the rows.
+std::string lines_of(std::vector<json> rows) {
+  std::ranges::stable_sort(rows, {}, [](const json& row) { return row["row"].get<int64_t>(); });
+  std::string lines;
+  for (const json& row : rows)
+    lines += row.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+  return lines;
+}
+
+// The rows that are scored, with their scores one after the other.
+struct Scored {
+  const data::Dataset& dataset;
+  bool held_out = false;
+  std::vector<double> scores;
+  int64_t count = 0;
+
+  const data::SampleStore& samples() const { return held_out ? dataset.validation : dataset.train; }
+  int64_t row(int64_t i) const { return data::row_number(dataset, {held_out, i}); }
+  double number(int64_t i) const { return samples().numbers(samples().columns()[1], i, 0).front(); }
+};
+
+json of_labels(const Scored& scored, const std::vector<std::string>& labels,
+               std::vector<json>& rows) {
+  double loss = 0;
+  int64_t right = 0;
+  const size_t width = labels.size();
+  for (int64_t i = 0; i < scored.count; ++i) {
+    const auto own = std::span(scored.scores).subspan(static_cast<size_t>(i) * width, width);
+    const auto label = static_cast<size_t>(scored.number(i));
+    const double most = *std::ranges::max_element(own);
+    double sum = 0;
+    for (const double score : own) sum += std::exp(score - most);
+    loss += most + std::log(sum) - own[label];
+    const auto found = static_cast<size_t>(std::ranges::max_element(own) - own.begin());
+    right += found == label ? 1 : 0;
+    json scores = json::object();
+    for (size_t k = 0; k < width; ++k) scores[labels[k]] = own[k];
+    rows.push_back({{"row", scored.row(i)},
+                    {"label", labels[label]},
+                    {"predicted", labels[found]},
+                    {"scores", std::move(scores)}});
+  }
+  const auto count = static_cast<double>(scored.count);
+  return {{"loss", loss / count},
+          {"accuracy", static_cast<double>(right) / count},
+          {"samples", scored.count},
+          {"labels", labels}};
+}
+
+json of_pairs(const Scored& scored, std::vector<json>& rows) {
+  double loss = 0, chosen = 0, rejected = 0;
+  int64_t right = 0;
+  for (int64_t i = 0; i < scored.count; ++i) {
+    const double c = scored.scores[static_cast<size_t>(2 * i)],
+                 r = scored.scores[static_cast<size_t>(2 * i + 1)];
+    const double x = c - r - scored.number(i);
+    loss += std::max(0.0, -x) + std::log1p(std::exp(-std::abs(x)));
+    chosen += c;
+    rejected += r;
+    right += c > r ? 1 : 0;
+    rows.push_back({{"row", scored.row(i)}, {"chosen", c}, {"rejected", r}});
+  }
+  const auto count = static_cast<double>(scored.count);
+  return {{"loss", loss / count},
+          {"accuracy", static_cast<double>(right) / count},
+          {"rewards_chosen", chosen / count},
+          {"rewards_rejected", rejected / count},
+          {"rewards_margin", (chosen - rejected) / count},
+          {"samples", scored.count}};
+}
+
+}  // namespace
+
+json evaluate_scores(const recipe::EvaluateOptions& options, const engine::LanguageModel& lm) {
+  const std::vector<std::string> labels = lm.model->labels();
+  if (!options.scores_file.empty() && std::filesystem::exists(options.scores_file))
+    throw UserError("{} exists already; give another --scores_file, or remove it first",
+                    options.scores_file);
+  data::DatasetOptions read = evaluated_options(options, lm);
+  read.preferences = labels.size() == 1;
+  read.classes = !read.preferences;
+  read.labels = labels;
+  const data::Dataset dataset = open_evaluated(read, lm);
+  Scored scored{.dataset = dataset, .held_out = options.split == "val", .scores = {}};
+  if (scored.samples().empty()) throw UserError("the {} split of the data is empty", options.split);
+  check_ids(scored.samples(), lm);
+  const int64_t most = options.max_iters.value_or(0) * options.micro_batch_size;
+  const int64_t all = scored.samples().count();
+  scored.count = most > 0 ? std::min(most, all) : all;
+  const auto batches = scored.held_out ? dataset.validation_batches() : dataset.train_batches();
+  scored.scores = engine::scores_of_documents(
+      *lm.executor, *batches, scored.count, std::ssize(labels),
+      {.micro_batch_size = options.micro_batch_size, .compute = lm.precision.compute});
+  if (!std::ranges::all_of(scored.scores, [](double score) { return std::isfinite(score); }))
+    throw UserError(
+        "a score is no number: the weights of {} contain NaN or infinities, or are too large for "
+        "--precision {}; snug verify names damaged files",
+        options.checkpoint_dir, options.precision);
+  std::vector<json> rows;
+  json result = labels.size() == 1 ? of_pairs(scored, rows) : of_labels(scored, labels, rows);
+  result["prompt_style"] = dataset.prompt_style;
+  if (!options.scores_file.empty())
+    write_file_atomically(options.scores_file, lines_of(std::move(rows)));
+  return result;
+}
+
+std::string scores_text(const json& result) {
+  const auto number = [&](const char* key) { return result[key].get<double>(); };
+  const bool is_of_pairs = result.contains("rewards_margin");
+  std::string text = fmt::format(
+      "accuracy {:.2f} %, loss {:.4f} ({} {})\n", 100 * number("accuracy"), number("loss"),
+      with_commas(result["samples"].get<int64_t>()), is_of_pairs ? "pairs" : "texts");
+  if (is_of_pairs)
+    text +=
+        fmt::format("mean rewards {:.4f} of chosen and {:.4f} of rejected answers, margin {:.4f}\n",
+                    number("rewards_chosen"), number("rewards_rejected"), number("rewards_margin"));
+  return text;
+}
+
+}  // namespace snug::use
