@@ -656,7 +656,9 @@ void Finetune::explain(const OutOfMemory& error) {
 
 void finetune(const recipe::Recipe& recipe, const std::string& command) {
   if (const std::string done = words_on_finished_run(recipe); !done.empty()) {
-    if (dist::position_in_environment().rank == 0) std::fprintf(stderr, "%s\n", done.c_str());
+    if (dist::position_in_environment().rank != 0) return;
+    write_missing_report(recipe.out_dir);
+    std::fprintf(stderr, "%s\n", done.c_str());
     return;
   }
   Finetune(recipe, command).run();

@@ -12,6 +12,7 @@
 #include "core/dist/agreement.h"
 #include "engine/steps/objective.h"
 #include "recipe/print.h"
+#include "report/run_page.h"
 #include "train/base_model.h"
 #include "train/launch/rank_record.h"
 #include "train/reference.h"
@@ -106,6 +107,12 @@ std::string words_on_finished_run(const recipe::Recipe& recipe) {
       is_kept ? "To train further: the same command with more --train.epochs or --train.max_steps"
               : "It cannot be trained further, since it kept no checkpoint of its last step "
                 "(--train.save_last_state)");
+}
+
+void write_missing_report(const std::filesystem::path& out_dir) {
+  const std::filesystem::path page = out_dir / "report.html";
+  if (!std::filesystem::exists(page))
+    report::write_report_html(report::read_run_json(out_dir / "run.json"), page);
 }
 
 namespace {

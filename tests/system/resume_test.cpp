@@ -391,10 +391,13 @@ TEST(Resume, AFinishedRunSaysSoAndStaysAsItIs) {
   const Words words = finetune_words(rows, folder / "out", {"--resume", "auto"});
   ASSERT_EQ(run(words).exit_code, 0);
   const std::string before = read_file(folder / "out/run.json");
+  const std::string report = read_file(folder / "out/report.html");
+  fs::remove(folder / "out/report.html");  // as where the disk was full in the end
   const Result again = run(words);
   EXPECT_EQ(again.exit_code, 0) << again.output;
   EXPECT_NE(again.output.find("nothing is left to do"), std::string::npos) << again.output;
   EXPECT_EQ(read_file(folder / "out/run.json"), before);
+  EXPECT_EQ(read_file(folder / "out/report.html"), report);
   EXPECT_FALSE(fs::exists(folder / "out/earlier"));
   EXPECT_NE(again.output.find("To train further"), std::string::npos) << again.output;
   // Another learning rate would count from here on, and no step is left.
