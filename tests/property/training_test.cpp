@@ -60,9 +60,10 @@ class Training : public ::testing::Test {
 };
 
 // Losses of `steps` steps over the same eight samples.
-std::vector<double> train(TinyRun& run, const engine::SampleIndices& micro_batches, int steps) {
+std::vector<double> train(TinyRun& run, const engine::SampleIndices& micro_batches, int steps,
+                          double lr = 1e-2) {
   std::vector<double> losses;
-  for (int i = 0; i < steps; ++i) losses.push_back(run.step(micro_batches, 1e-2).loss);
+  for (int i = 0; i < steps; ++i) losses.push_back(run.step(micro_batches, lr).loss);
   return losses;
 }
 
@@ -108,11 +109,14 @@ TEST_F(Training, AnyCutOfAnswersTrainsTheSame) {
     }
     recipe.data.packing = false;
     TinyRun padded(recipe, pairs);
-    const std::vector<double> expected = train(whole, eight_in(8), 5);
+    // Rewards are far apart after a large step: of gradients that are nearly none AdamW would
+    // make steps of their roundings.
+    const double lr = recipe.objective.name == recipe::ObjectiveName::Reward ? 1e-3 : 1e-2;
+    const std::vector<double> expected = train(whole, eight_in(8), 5, lr);
     EXPECT_LT(expected.back(), expected.front());
-    expect_same_losses(expected, train(cut, eight_in(2), 5), 1e-5);
-    expect_same_losses(expected, train(padded, eight_in(4), 5), 1e-5);
-    expect_same_losses(expected, train(apart, eight_in(4), 5), 1e-5);
+    expect_same_losses(expected, train(cut, eight_in(2), 5, lr), 1e-5);
+    expect_same_losses(expected, train(padded, eight_in(4), 5, lr), 1e-5);
+    expect_same_losses(expected, train(apart, eight_in(4), 5, lr), 1e-5);
     expect_same_weights(whole, cut, 1e-4);
     expect_same_weights(whole, apart, 1e-4);
     expect_same_weights(whole, padded, 1e-4);
