@@ -125,7 +125,6 @@ TEST(Recipes, OfBlip2SayWhatTheScriptDid) {
   const auto load = [](const char* name, Command command = Command::FinetuneFull) {
     const fs::path file = fs::path(SNUG_SOURCE_DIR) / "recipes/blip2" / name;
     const Recipe recipe = recipe_of_file(file, {}, command);
-    EXPECT_EQ(recipe.train.min_lr, recipe.optimizer.lr) << name;  // no schedule
     EXPECT_EQ(recipe.train.lr_warmup_steps, 0) << name;
     EXPECT_EQ(recipe.data.max_samples, 512) << name;
     EXPECT_FALSE(recipe.train.save_interval || recipe.train.save_model) << name;
@@ -146,6 +145,21 @@ TEST(Recipes, OfBlip2SayWhatTheScriptDid) {
   EXPECT_TRUE(qlora.lora.enabled);
   EXPECT_EQ(qlora.quantize, "bnb.nf4");
   EXPECT_EQ(qlora.lora.target_modules, "q,v");
+}
+
+// The script has no schedule: another rate stays, too.
+TEST(Recipes, OfBlip2KeepTheRateThatIsGiven) {
+  const fs::path folder = fs::path(SNUG_SOURCE_DIR) / "recipes/blip2";
+  int count = 0;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const bool lora = entry.path().stem().string().ends_with("lora");
+    const Recipe recipe = recipe_of_file(entry.path(), {"--lr", "3e-4"},
+                                         lora ? Command::FinetuneLora : Command::FinetuneFull);
+    EXPECT_EQ(recipe.optimizer.lr, 3e-4) << entry.path();
+    EXPECT_EQ(recipe.train.lr_schedule, LrSchedule::Constant) << entry.path();
+    ++count;
+  }
+  EXPECT_EQ(count, 18);
 }
 
 TEST(Recipes, TargetModulesMayBeAList) {
