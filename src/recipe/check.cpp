@@ -238,6 +238,19 @@ void check_splits(const Recipe& r, Faults& faults) {
         "or train.on_oom stop");
 }
 
+void check_best(const Recipe& r, Faults& faults) {
+  const TrainOptions& t = r.train;
+  if (t.keep_best && !t.save_model)
+    faults.push_back(
+        "train.keep_best = true with train.save_model = false: one writes the model, the other "
+        "none; leave one of them out");
+  const bool has_accuracy = learns_from_pairs(r.objective.name) || learns_labels(r.objective.name);
+  if (t.best_metric == BestMetric::Accuracy && !has_accuracy)
+    faults.push_back(fmt::format(
+        "train.best_metric = accuracy: objective {} has none; use train.best_metric loss",
+        r.objective.name));
+}
+
 void check_optimizer(const Recipe& r, Faults& faults) {
   const OptimizerOptions& o = r.optimizer;
   // Another optimizer's argument may be given if it says what it would be without.
@@ -456,6 +469,7 @@ std::vector<std::string> recipe_faults(Command command, const Recipe& recipe) {
   warn_of_useless_techniques(recipe);
   if (trains) check_length(recipe, faults);
   check_splits(recipe, faults);
+  check_best(recipe, faults);
   check_optimizer(recipe, faults);
   check_objective(recipe, faults);
   check_rounding(recipe, faults);

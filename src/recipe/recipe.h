@@ -71,7 +71,10 @@ struct TrainOptions {
   std::optional<int64_t> accumulate_grad_batches;  // per step; sets global_batch_size
   std::string limit_train_batches = "1.0";         // per epoch: a share or a number
   bool save_model = true;                          // write the trained model at the end
-  std::optional<bool> save_last_state;  // as a checkpoint; empty: where it has room enough
+  std::optional<bool> save_last_state;    // as a checkpoint; empty: where it has room enough
+  std::optional<int64_t> early_stopping;  // validations in a row that are not better; empty: none
+  bool keep_best = false;                 // the model of the best validation, not of the last step
+  Word<BestMetric> best_metric = BestMetric::Loss;
 
   bool operator==(const TrainOptions&) const = default;
 };
@@ -138,6 +141,7 @@ struct LoraOptions {
   bool use_dora = false;       // also train the magnitude of each weight row
   Word<AdapterInit> init_weights = AdapterInit::Default;
   double plus_lr_ratio = 1;  // ratio of the learning rates of B and A (LoRA+)
+  std::string adapter;       // a folder of one that trains on, instead of a new one
 
   bool operator==(const LoraOptions&) const = default;
 };

@@ -85,6 +85,13 @@ void fields(Of<ValidationRecord> auto& r, auto& field) {
   field.rare("count", r.count, 1);
 }
 
+void fields(Of<BestRecord> auto& r, auto& field) {
+  field("step", r.step);
+  field("metric", r.metric);
+  field("value", r.value);
+  field("later", r.later);
+}
+
 void fields(Of<ModelRecord> auto& r, auto& field) {
   field("id", r.id);
   field("parameters", r.parameters);
@@ -183,6 +190,7 @@ void fields(Of<RunRecord> auto& r, auto& field) {
   field("speed", r.speed);
   field("memory", r.memory);
   field("validation", r.validation);
+  field.rare("best_validation", r.best, {});
   field("out_of_memory", r.out_of_memory);
   field("resumptions", r.resumptions);
   field.added("samples", r.samples);

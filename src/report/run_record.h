@@ -93,6 +93,16 @@ struct ValidationRecord {
   int64_t count = 1;  // validations that this stands for, the last of them at `step`
 };
 
+// The best validation so far, where the recipe asks for it; step 0: none yet.
+struct BestRecord {
+  int64_t step = 0;
+  std::string metric;  // loss, accuracy
+  double value = 0;
+  int64_t later = 0;  // validations after it, none of them better
+
+  bool operator==(const BestRecord&) const = default;
+};
+
 struct ModelRecord {
   std::string id;
   int64_t parameters = 0;
@@ -197,6 +207,7 @@ struct RunRecord {
   SpeedRecord speed;
   MemoryRecord memory;
   std::vector<ValidationRecord> validation;
+  BestRecord best;
   std::optional<OutOfMemoryRecord> out_of_memory;
   std::vector<ResumptionRecord> resumptions;
   std::vector<SampleRecord> samples;

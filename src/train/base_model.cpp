@@ -14,6 +14,7 @@
 #include "core/memory/placement.h"
 #include "core/ops/elementwise.h"
 #include "engine/adapters/adapters.h"
+#include "engine/adapters/started_adapter.h"
 #include "engine/adapters/trained_parts.h"
 #include "engine/exec/policies/sharding.h"
 #include "engine/export/export.h"
@@ -173,15 +174,18 @@ std::string option_name(const nlohmann::json::json_pointer& key) {
 // model that it starts from, to which an adapter belongs.
 void check_base_stays(const recipe::Recipe& recipe) {
   namespace fs = std::filesystem;
-  if (recipe.checkpoint_dir.empty() || recipe.out_dir.empty()) return;
+  if (recipe.out_dir.empty()) return;
   const fs::path written = fs::weakly_canonical(fs::path(recipe.out_dir) / "final");
-  const fs::path base = fs::weakly_canonical(recipe.checkpoint_dir);
-  const auto [end, _] = std::mismatch(written.begin(), written.end(), base.begin(), base.end());
-  if (end == written.end())
-    throw UserError(
-        "{} was trained by an earlier run in {}; this run starts from it and would overwrite it; "
-        "choose another --out_dir",
-        recipe.checkpoint_dir, recipe.out_dir);
+  for (const std::string& folder : {recipe.checkpoint_dir, recipe.lora.adapter}) {
+    if (folder.empty()) continue;
+    const fs::path start = fs::weakly_canonical(folder);
+    const auto [end, _] = std::mismatch(written.begin(), written.end(), start.begin(), start.end());
+    if (end == written.end())
+      throw UserError(
+          "{} was trained by an earlier run in {}; this run starts from it and would overwrite it; "
+          "choose another --out_dir",
+          folder, recipe.out_dir);
+  }
 }
 
 }  // namespace
@@ -204,11 +208,14 @@ BaseModel::BaseModel(const recipe::Recipe& recipe) : recipe_(recipe) {
   if (is_random() && std::filesystem::is_directory(recipe_.checkpoint_dir))
     checkpoint_.path = recipe_.checkpoint_dir;
   else if (reads_text)
-    checkpoint_ = models::open_checkpoint(recipe_.checkpoint_dir);
+    checkpoint_ = recipe_.lora.adapter.empty()
+                      ? models::open_checkpoint(recipe_.checkpoint_dir)
+                      : engine::open_base(recipe_.lora.adapter, recipe_.checkpoint_dir);
   if (is_random()) checkpoint_.model = models::model_from_config(recipe_.model.config);
   if (reads_text) tokenizer_ = engine::open_tokenizer(checkpoint_);
   engine::prepare_head(checkpoint_, recipe_, tokenizer_.get());
   engine::choose_trained(model(), recipe_);
+  if (!recipe_.lora.adapter.empty()) engine::check_started(recipe_.lora, checkpoint_);
 }
 
 bool BaseModel::trains_whole() const {
@@ -234,6 +241,8 @@ void BaseModel::load(const engine::Engine& engine) {
       for (nn::Parameter* parameter : to_fill(*unit)) all.push_back(parameter);
     models::expect_weights(checkpoint_, all);
   }
+  std::optional<checkpoint::Adapter> started;
+  if (!recipe_.lora.adapter.empty()) started = engine::read_started(recipe_.lora, model());
   engine.fill_weights([&](nn::Unit& unit) {
     const std::vector<nn::Parameter*> parameters = to_fill(unit);
     if (is_random())
@@ -243,6 +252,7 @@ void BaseModel::load(const engine::Engine& engine) {
     for (nn::Parameter* parameter : parameters)
       if (checkpoint_.draws(*parameter)) parameter->initialize(recipe_.seed, deviation);
     engine::initialize_adapters(unit, recipe_.lora, recipe_.seed, deviation, reader());
+    if (started) engine::write_started(*started, unit);
   });
 }
 

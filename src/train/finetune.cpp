@@ -16,6 +16,7 @@
 #include "data/prompts.h"
 #include "data/rows/label_rows.h"
 #include "engine/adapters/adapters.h"
+#include "engine/adapters/started_adapter.h"
 #include "engine/export/export.h"
 #include "engine/host.h"
 #include "engine/open_data.h"
@@ -31,6 +32,7 @@
 #include "train/base_model.h"
 #include "train/out_dir/earlier_run.h"
 #include "train/out_dir/full_disk.h"
+#include "train/records/best_validation.h"
 #include "train/records/live.h"
 #include "train/records/run_figures.h"
 #include "train/records/run_log.h"
@@ -81,6 +83,11 @@ class Finetune {
   void set_earlier_runs_aside();
   void train();
   void finish();
+  void open_base();
+  void write_folder(const std::filesystem::path& folder, const report::BestRecord* best = nullptr);
+  void write_best_model();
+  bool is_best_written() const;
+  void tell_of_best();
   void write_model();
   std::string what_remains() const;
   std::optional<std::filesystem::path> last_checkpoint() const;
@@ -114,6 +121,7 @@ class Finetune {
   engine::RunLength length_;
   std::optional<engine::Run> run_;
   std::optional<TrainingLoop> loop_;
+  bool is_base_open_ = true;
   std::filesystem::path written_;  // the model
 };
 
@@ -221,6 +229,9 @@ void Finetune::open_model() {
                                             100.0 * static_cast<double>(count.trained) /
                                                 static_cast<double>(count.total)),
                           recipe_.precision));
+  if (!recipe_.lora.adapter.empty())
+    log_->print(fmt::format("Adapter  {} trains on: rank {}, alpha {}; the optimizer begins anew",
+                            recipe_.lora.adapter, recipe_.lora.r, recipe_.lora.alpha));
 }
 
 std::string Finetune::words_on_loss() const {
@@ -237,6 +248,15 @@ void Finetune::open_data() {
   if (world_->rank() == 0) engine::tell_of_shorter_samples(recipe_, base_->model());
   recipe_.train.max_seq_length = engine::longest_sample(recipe_, base_->model());
   dataset_ = engine::open_data(recipe_, base_->model(), recipe_.checkpoint_dir, base_->tokenizer());
+  const char* validates = recipe_.train.keep_best        ? "train.keep_best"
+                          : recipe_.train.early_stopping ? "train.early_stopping"
+                                                         : nullptr;
+  if (validates != nullptr && dataset_.validation.empty())
+    throw UserError(
+        "{}: no rows are held out to validate on; hold some out with --data.val_split_fraction "
+        "0.05, "
+        "or give a file with --data.val_path",
+        validates);
   train_batches_ = dataset_.train_batches();
   validation_batches_ = dataset_.validation_batches();
   const data::SampleStore& train = dataset_.train;
@@ -333,7 +353,8 @@ void Finetune::check_disk() {
                     checkpoint::bytes_to_save(run_->engine().training_tensors(), &mesh_->world()),
                 .num_checkpoints =
                     checkpoints_to_write(recipe_, resume_ ? resume_->state.step : 0, length_.steps),
-                .keep = recipe_.train.keep_checkpoints};
+                .keep = recipe_.train.keep_checkpoints,
+                .keeps_best = recipe_.train.keep_best};
   if (resume_ && !is_in_others_folder_)
     need.num_there = checkpoint::count_up_to(recipe_.out_dir, resume_->state.step);
   const std::optional<bool> wanted = recipe_.train.save_last_state;
@@ -379,6 +400,7 @@ void Finetune::load_weights() {
         fmt::format("Resume   {} at step {}", resume_->folder.string(), resume_->state.step));
   }
   base_->close();
+  is_base_open_ = false;
   set_earlier_runs_aside();
   engine.weights_changed();
   if (resume_)
@@ -442,6 +464,8 @@ void Finetune::train() {
   const double peak = engine::peak_flops_per_second(host_.device, run_->engine().precision.compute);
   figures_->set_flops(base_->model().flops_per_token(tokens_per_sample, samples.mean_pictures()),
                       host_.device.is_cuda() ? peak * world_->size() : peak);
+  std::function<void()> keep_best;
+  if (recipe_.train.keep_best) keep_best = [this] { write_best_model(); };
   loop_.emplace(TrainingLoop::Parts{.recipe = recipe_,
                                     .dataset = dataset_,
                                     .validation_batches = *validation_batches_,
@@ -452,18 +476,23 @@ void Finetune::train() {
                                     .figures = *figures_,
                                     .live = *live_,
                                     .startup = startup_,
-                                    .saves_last_state = saves_last_state_},
+                                    .saves_last_state = saves_last_state_,
+                                    .write_best = keep_best},
                 length_, resume_ ? resume_->state : checkpoint::TrainingState{});
   loop_->run();
 }
 
 void Finetune::finish() {
   run_->finish();
-  const bool has_frozen = recipe_.lora.enabled || recipe_.model.train_parts != "all";
-  if (recipe_.eval.num_samples > 0 || has_frozen) base_->reopen();
+  if (recipe_.eval.num_samples > 0) open_base();
+  // The last weights may be the best.
+  if (recipe_.train.keep_best && recipe_.eval.final_validation) loop_->validate_at_end();
   // Written first: a later step may fail, and the model is what the run is for.
   live_->state("saving");
-  if (recipe_.train.save_model) write_model();
+  if (is_best_written())
+    tell_of_best();
+  else if (recipe_.train.save_model)
+    write_model();
   if (recipe_.eval.final_validation) loop_->validate_at_end();
   log_->end_line();
   live_->state("validating");
@@ -473,25 +502,73 @@ void Finetune::finish() {
   tell_the_end();
 }
 
+// Frozen weights are written from the base model's files.
+void Finetune::open_base() {
+  if (!is_base_open_) base_->reopen();
+  is_base_open_ = true;
+}
+
 // With the prompt style beside the model, so that generate, chat and caption use the same one.
-void Finetune::write_model() {
+void Finetune::write_folder(const std::filesystem::path& folder, const report::BestRecord* best) {
+  if (recipe_.lora.enabled || recipe_.model.train_parts != "all") open_base();
   const bool has_style =
       !dataset_.train_pictures.rows || dataset_.batch_options.reading.pictures_anywhere;
   const bool asks = has_style && !engine::is_synthetic(recipe_.data);
   // Questions about pictures are never learned.
   const auto masks = data::masks_prompts(dataset_, recipe_.data.mask_prompt);
-  const auto add_prompt_style = [&](const std::filesystem::path& folder) {
+  const auto add_files = [&](const std::filesystem::path& into) {
     if (asks)
       data::write_prompt_record(
-          folder,
-          {.style = dataset_.prompt_style, .mask_prompt = masks, .system = dataset_.system});
+          into, {.style = dataset_.prompt_style, .mask_prompt = masks, .system = dataset_.system});
+    if (best != nullptr) write_best(into, *best);
   };
-  const auto write = [&](const std::filesystem::path& folder) {
-    if (folder == final_folder(recipe_)) log_->check_folder(&mesh_->world());
-    base_->write_trained(folder, run_->engine(), add_prompt_style);
-  };
+  if (folder == final_folder(recipe_)) log_->check_folder(&mesh_->world());
+  base_->write_trained(folder, run_->engine(), add_files);
+}
+
+// In place of the one that was the best before. Training goes on without it: what could not be
+// written now may be the model of a later step.
+void Finetune::write_best_model() {
+  const Live::Doing doing(*live_, "saving");
+  try {
+    write_folder(final_folder(recipe_), &log_->record().best);
+    written_ = final_folder(recipe_);
+    log_->print(fmt::format("Best so far: {}, in {}", words_on(log_->record().best),
+                            final_folder(recipe_).string()));
+  } catch (const UserError& error) {
+    if (world_->rank() == 0)
+      log_warning(fmt::format("the model of step {}, the best so far, is not kept: {}",
+                              log_->record().best.step, error.what()));
+  }
+}
+
+// Whether the model in out_dir is that of the best validation.
+bool Finetune::is_best_written() const {
+  if (!recipe_.train.keep_best) return false;
+  const int64_t best = log_->record().best.step;
+  const std::string step = dist::agree(&mesh_->world(), [&] {
+    const auto there = world_->rank() == 0 ? read_best_step(final_folder(recipe_)) : std::nullopt;
+    return std::to_string(there.value_or(0));
+  })[0];
+  return best > 0 && step == std::to_string(best);
+}
+
+void Finetune::tell_of_best() {
+  const report::BestRecord& best = log_->record().best;
+  written_ = final_folder(recipe_);
+  log_->record().notes.push_back(
+      fmt::format("the model is that of step {}, the best by its {}", best.step, words_on(best)));
+  log_->end_line();
+  log_->print("Best     " + log_->record().notes.back());
+}
+
+void Finetune::write_model() {
+  if (recipe_.train.keep_best && world_->rank() == 0)
+    log_warning(log_->record().best.step == 0
+                    ? "no validation says which model is the best: the last one is written"
+                    : "the best model could not be kept: the last one is written");
   LastWrite wish{.folder = final_folder(recipe_),
-                 .write = write,
+                 .write = [&](const std::filesystem::path& folder) { write_folder(folder); },
                  .ranks = &mesh_->world(),
                  .say =
                      [&](const std::string& text) {
@@ -541,12 +618,17 @@ void Finetune::show_samples() {
     if (!base_->can_load()) return;
     base_->load(run_->engine());
     run_->engine().weights_changed();  // while the adapters are still there
-    engine::remove_adapters(base_->model());
+    if (recipe_.lora.adapter.empty()) engine::remove_adapters(base_->model());
     const std::vector<SampleAnswer> before = answers();
     for (size_t i = 0; i < std::min(samples.size(), before.size()); ++i)
       samples[i].before = before[i].answer;
-    log_->print(fmt::format("\nHeld-out {} before and after\n\n{}",
+    const report::BestRecord& best = log_->record().best;
+    const bool is_last = written_.empty() || !recipe_.train.keep_best ||
+                         log_->record().steps.empty() ||
+                         best.step == log_->record().steps.back().step;
+    log_->print(fmt::format("\nHeld-out {} before and after{}\n\n{}",
                             pictures ? "pictures, captioned" : "questions, answered",
+                            is_last ? "" : " all steps, not by the best model",
                             show_answers(before, after)));
   } catch (const UserError& error) {
     warn("no sample answers: {}", error.what());  // the model itself is written already
@@ -654,7 +736,9 @@ void Finetune::explain(const OutOfMemory& error) {
 
 }  // namespace
 
-void finetune(const recipe::Recipe& recipe, const std::string& command) {
+void finetune(const recipe::Recipe& given, const std::string& command) {
+  recipe::Recipe recipe = given;
+  engine::resolve_adapter(recipe);
   if (const std::string done = words_on_finished_run(recipe); !done.empty()) {
     if (dist::position_in_environment().rank != 0) return;
     write_missing_report(recipe.out_dir);

@@ -44,8 +44,8 @@ std::shared_ptr<dist::World> join_world(const recipe::Recipe& recipe);
 // where it runs does not count.
 std::string words_on_finished_run(const recipe::Recipe& recipe);
 
-// Writes the report page of a finished run from its run.json, if there is none: it is written last,
-// and the disk may have been full by then.
+// Writes the report page of a finished run from its run.json, if there is none: the disk may have
+// had no room for it.
 void write_missing_report(const std::filesystem::path& out_dir);
 
 // The checkpoint that --resume names, and the record of the run until then.

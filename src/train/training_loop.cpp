@@ -16,6 +16,7 @@
 #include "engine/techniques/behaviour.h"
 #include "report/tables.h"
 #include "train/out_dir/full_disk.h"
+#include "train/records/best_validation.h"
 #include "train/records/loss_spike.h"
 
 namespace snug::train {
@@ -85,6 +86,7 @@ TrainingLoop::TrainingLoop(const Parts& parts, const engine::RunLength& length,
       busy_(parts.run.engine().device.type(), parts.world.position().local_size) {
   parts_.run.observe(phases_);
   tell_of_shorter_warmup();
+  tell_of_rare_validations();
   if (recipe_.log_memory == recipe::LogMemory::MicroBatch)
     phases_.record_micro_batches([this](const report::PhaseRecord& record) {
       parts_.log.print(report::memory_line(record));
@@ -108,6 +110,7 @@ void TrainingLoop::run() {
   while (!is_over()) take_step();
   parts_.figures.end_fit();
   tell_of_skipped_end();
+  tell_of_early_stop();
   tell_of_techniques();
 }
 
@@ -132,7 +135,45 @@ void TrainingLoop::tell_of_skipped_end() const {
 bool TrainingLoop::is_over() const {
   const auto& most_tokens = recipe_.train.max_tokens;
   return state_.step >= schedule_.total_steps || sampler_.done() ||
-         (most_tokens && state_.tokens >= *most_tokens);
+         (most_tokens && state_.tokens >= *most_tokens) || stops_early();
+}
+
+bool TrainingLoop::stops_early() const {
+  const auto& patience = recipe_.train.early_stopping;
+  const report::BestRecord& best = parts_.log.record().best;
+  const bool is_by_this = best.metric == recipe_.train.best_metric;
+  return patience && is_by_this && best.later >= *patience;
+}
+
+void TrainingLoop::tell_of_rare_validations() const {
+  if (parts_.world.rank() > 0) return;
+  const recipe::TrainOptions& t = recipe_.train;
+  const int64_t steps = schedule_.total_steps, interval = recipe_.eval.interval;
+  // One is the best, and so many after it are not.
+  if (t.early_stopping && steps / interval <= *t.early_stopping)
+    warn(
+        "train.early_stopping = {}: the run has {} steps and validates every {}, so it will not "
+        "stop early; validate more often with --eval.interval",
+        *t.early_stopping, steps, interval);
+  else if (t.keep_best && interval >= steps)
+    warn(
+        "train.keep_best: the run has {} steps and validates every {}, so only its last model is "
+        "compared; validate more often with --eval.interval",
+        steps, interval);
+}
+
+void TrainingLoop::tell_of_early_stop() const {
+  if (!stops_early() || parts_.world.rank() > 0) return;
+  const report::BestRecord& best = parts_.log.record().best;
+  const std::string than =
+      best.step == 0 ? "a number"
+                     : fmt::format("a better {} than that of step {}", words_on(best), best.step);
+  parts_.log.record().notes.push_back(fmt::format(
+      "stopped after step {} of {}: {} validation{} in a row without {}; to train "
+      "further: a larger --train.early_stopping",
+      state_.step, schedule_.total_steps, best.later, best.later == 1 ? "" : "s", than));
+  parts_.log.end_line();
+  parts_.log.print("Steps    " + parts_.log.record().notes.back());
 }
 
 void TrainingLoop::take_step() {
@@ -168,7 +209,7 @@ void TrainingLoop::take_step() {
   else if (is_over() && parts_.saves_last_state && !is_in_doubt())
     save_last_state();
   if (is_over()) parts_.run.finish();
-  if (validates && is_over()) validate();
+  if (validates && is_over()) validate_at_end();
   if (!stop) return;
   parts_.figures.fill();
   parts_.figures.fill_ranks(parts_.mesh);
@@ -395,10 +436,11 @@ void TrainingLoop::validate() {
     return warn("no validation: none of the {} held-out samples has a token to learn{}",
                 dataset.validation.count(),
                 dataset.validation_pictures.rows ? "; their pictures could not be read" : "");
-  parts_.log.validation({.step = state_.step,
-                         .loss = result.loss,
-                         .tokens = result.tokens,
-                         .figures = named(result.figures)});
+  const report::ValidationRecord record{.step = state_.step,
+                                        .loss = result.loss,
+                                        .tokens = result.tokens,
+                                        .figures = named(result.figures)};
+  parts_.log.validation(record);
   if (!std::isfinite(result.loss) && parts_.world.rank() == 0)
     log_warning(fmt::format(
         "the validation loss at step {} is {}: the model gives no numbers on held-out rows; train "
@@ -418,6 +460,21 @@ void TrainingLoop::validate() {
     more = fmt::format("accuracy {:.1f} % ({} texts)", 100 * *accuracy, with_commas(result.terms));
   parts_.log.print(
       fmt::format("Validation at step {}: loss {:.4f}, {}", state_.step, result.loss, more));
+  compare_with_best(record);
+}
+
+void TrainingLoop::compare_with_best(report::ValidationRecord validation) {
+  if (!recipe_.train.early_stopping && !recipe_.train.keep_best) return;
+  // All ranks decide by the numbers of the first.
+  dist::Group& world = parts_.mesh.world();
+  const auto of_first = [&](double& value) {
+    value = world.sum({world.rank() == 0 ? value : 0.0}).front();
+  };
+  of_first(validation.loss);
+  for (auto& [_, value] : validation.figures) of_first(value);
+  const bool is_best =
+      is_best_yet(parts_.log.record().best, validation, recipe_.train.best_metric.value());
+  if (is_best && parts_.write_best) parts_.write_best();
 }
 
 void TrainingLoop::save_checkpoint() {

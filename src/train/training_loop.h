@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -40,6 +41,8 @@ class TrainingLoop {
     Live& live;
     StartupClock& startup;
     bool saves_last_state = false;  // as a checkpoint
+    // Called on all ranks after a validation that is the best so far; null: nothing is written.
+    std::function<void()> write_best = {};
   };
   // Starts from `state`, which is that of a checkpoint for a resumed run.
   TrainingLoop(const Parts& parts, const engine::RunLength& length,
@@ -50,6 +53,8 @@ class TrainingLoop {
   void run();
   // Validates, unless that was done after the last step.
   void validate_at_end();
+  // Whether the validation loss, or accuracy, has not improved for long (train.early_stopping).
+  bool stops_early() const;
 
  private:
   void take_step();
@@ -63,6 +68,9 @@ class TrainingLoop {
   void tell_of_spike();
   void log_step(const engine::StepResult& result, double lr, double seconds);
   void validate();
+  void compare_with_best(report::ValidationRecord validation);
+  void tell_of_rare_validations() const;
+  void tell_of_early_stop() const;
   void save_checkpoint();
   void save_last_state();
   bool is_over() const;

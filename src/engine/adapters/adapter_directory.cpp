@@ -101,7 +101,7 @@ void check_fits(const checkpoint::Adapter& adapter, models::Model& base,
           directory.string(), name, near.empty() ? "" : fmt::format(" (the nearest is {})", near));
     }
     const std::vector<int64_t> found{parts.out_features(), parts.in_features()};
-    const std::vector<int64_t>& wanted = known->second->weight().shape;
+    const std::vector<int64_t>& wanted = known->second->weight().whole_shape();
     if (found != wanted)
       throw UserError(
           "{}: {} is adapted as a weight of shape {}, the base's is {}; the adapter is for another "
@@ -132,7 +132,7 @@ void fit_base_weights(checkpoint::Adapter& adapter, models::Model& base,
           "for another model, or its base fuses this weight with others. Merge the adapter "
           "with peft (merge_and_unload) and use the merged model",
           directory.string(), name, show_shape(value.sizes()));
-    const std::vector<int64_t>& shape = found->second->shape;
+    const std::vector<int64_t>& shape = found->second->whole_shape();
     const models::Placement place = base.placement(models::Layout::HuggingFace, *found->second);
     std::vector<int64_t> wanted = place.shape.empty() ? shape : place.shape;
     if (place.transposed) std::ranges::reverse(wanted);

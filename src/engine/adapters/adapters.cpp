@@ -21,6 +21,7 @@
 #include "core/ops/elementwise.h"
 #include "core/ops/linear/projection.h"
 #include "engine/adapters/pissa.h"
+#include "engine/adapters/started_adapter.h"
 #include "engine/parallel/tensor_parallel.h"
 
 namespace snug::engine {
@@ -300,12 +301,16 @@ std::vector<nn::Linear*> adaptable_linears(models::Model& model) {
 
 checkpoint::AdapterConfig adapter_config(models::Model& model, const recipe::LoraOptions& options) {
   const std::vector<nn::Linear*> linears = adaptable_linears(model);
-  checkpoint::AdapterConfig config{.r = options.r,
-                                   .lora_alpha = static_cast<double>(options.alpha),
-                                   .lora_dropout = options.dropout,
-                                   .target_modules = targets(linears, options),
-                                   .use_rslora = options.use_rslora,
-                                   .use_dora = options.use_dora};
+  checkpoint::AdapterConfig config;
+  if (options.adapter.empty())
+    config = {.r = options.r,
+              .lora_alpha = static_cast<double>(options.alpha),
+              .lora_dropout = options.dropout,
+              .target_modules = targets(linears, options),
+              .use_rslora = options.use_rslora,
+              .use_dora = options.use_dora};
+  else
+    config = started_config(options);
   if (!model.labels().empty()) config.task_type = checkpoint::kScoresDocuments;
   check_targets(linears, config, options.target_modules);
   check_rank(linears, config);

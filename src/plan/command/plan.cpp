@@ -18,6 +18,7 @@
 #include "base/program.h"
 #include "base/text.h"
 #include "data/synthetic.h"
+#include "engine/adapters/started_adapter.h"
 #include "engine/adapters/trained_parts.h"
 #include "engine/export/vocabulary.h"
 #include "engine/host.h"
@@ -322,6 +323,7 @@ void plan(const recipe::Recipe& recipe, const recipe::PlanOptions& options,
     throw UserError("--machine_devices adds a column to --sweep; give --sweep KEY=VALUES");
   if (!options.sweep.empty()) return plan_sweep(options, words);
   Planned p{.recipe = recipe};
+  engine::resolve_adapter(p.recipe);
   plan_recipe(p, options);
   if (options.largest) return plan_largest(p, options.json);
   if (!options.price_per_hour.empty() && p.price.per_hour == 0)

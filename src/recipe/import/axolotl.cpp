@@ -98,7 +98,8 @@ constexpr KeyRow kAxolotlRows[] = {
      Way::Idle,
      {},
      "snug loads and merges adapters its own way (snug merge)"},
-    {"lora_model_dir lora_target_parameters lora_modules_to_save lora_rank_pattern "
+    {"lora_model_dir", Way::Same, "adapter"},
+    {"lora_target_parameters lora_modules_to_save lora_rank_pattern "
      "lora_alpha_pattern peft_layers_to_transform peft_layers_pattern peft "
      "peft_layer_replication peft_trainable_token_indices relora relora_prune_ratio "
      "relora_prune_method relora_cpu_offload jagged_restart_steps jagged_restart_warmup_steps "
@@ -240,9 +241,10 @@ constexpr KeyRow kAxolotlRows[] = {
      Way::Idle,
      {},
      "snug writes safetensors, and whole checkpoints in its own format"},
-    {"load_best_model_at_end metric_for_best_model greater_is_better", Way::Idle, {}, kLastWeights},
-    {"early_stopping_patience", Way::Off, "train.max_steps",
-     "snug trains to the end; give max_steps"},
+    {"load_best_model_at_end", Way::Same, "train.keep_best"},
+    {"metric_for_best_model", Way::By, "train.best_metric", {}, {}, take_best_metric},
+    {"greater_is_better", Way::Idle, {}, kOwnMetric},
+    {"early_stopping_patience", Way::Same, "train.early_stopping"},
     {"loss_watchdog_threshold loss_watchdog_patience",
      Way::Idle,
      {},

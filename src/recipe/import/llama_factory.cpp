@@ -59,8 +59,9 @@ constexpr KeyRow kLlamaFactoryRows[] = {
     {"quantization_type", Way::Read, "quantize", {}, "nf4"},
     {"double_quantization", Way::Read, "quantize", {}, "true"},
     {"quantization_method", Way::Read, "quantize", {}, "bnb"},
-    {"adapter_name_or_path additional_target create_new_adapter module_dropout", Way::Off,
-     "lora_target_modules", kPlainAdapters},
+    {"adapter_name_or_path", Way::Same, "adapter"},
+    {"additional_target create_new_adapter module_dropout", Way::Off, "lora_target_modules",
+     kPlainAdapters},
     {"oft_rank oft_block_size oft_target freeze_trainable_layers freeze_trainable_modules "
      "freeze_extra_modules",
      Way::Idle,
@@ -147,7 +148,7 @@ constexpr KeyRow kLlamaFactoryRows[] = {
      Way::Idle,
      {},
      "belongs to a stage that is off"},
-    {"early_stopping_steps", Way::Off, "train.max_steps", "snug trains to the end; give max_steps"},
+    {"early_stopping_steps", Way::Same, "train.early_stopping"},
 
     // Logs and other commands
     {"use_swanlab swanlab_project swanlab_workspace swanlab_run_name swanlab_mode swanlab_api_key "

@@ -11,6 +11,7 @@
 
 #include "recipe/hub_models.h"
 #include "recipe/numbers.h"
+#include "recipe/options/names.h"
 #include "recipe/options/rows.h"
 #include "recipe/tables/optimizers.h"
 
@@ -110,6 +111,21 @@ void take_resume(Draft& draft, const Found& found) {
 void take_liger(Draft& draft, const Found& found) {
   if (is_on(found.node)) draft.note_liger();
   draft.idle(found.key, std::string(kOwnKernels));
+}
+
+void take_best_metric(Draft& draft, const Found& found) {
+  const std::string metric = lower(draft.text(found.key));
+  if (!draft.on("load_best_model_at_end"))
+    draft.idle(found.key, "models are compared with load_best_model_at_end only");
+  else if (metric == "loss" || metric == "eval_loss")
+    draft.set("train.best_metric", "loss", found.key);
+  else if (metric.ends_with("accuracy") || metric.ends_with("accuracies"))
+    draft.set("train.best_metric", "accuracy", found.key);
+  else
+    draft.refuse(found.key, "train.best_metric",
+                 fmt::format("\"{}\": snug compares by loss, or by the accuracy of objectives that "
+                             "compare or sort; confirm with --train.best_metric",
+                             metric));
 }
 
 void take_length(Draft& draft, std::string_view epochs) {

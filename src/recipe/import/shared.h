@@ -28,7 +28,7 @@ inline constexpr std::string_view kInSteps =
 inline constexpr std::string_view kOwnProcesses =
     "snug starts and joins its processes itself: devices, strategy, collective_timeout";
 inline constexpr std::string_view kOwnLog = "snug has its own log";
-inline constexpr std::string_view kLastWeights = "snug writes the last weights, not the best";
+inline constexpr std::string_view kOwnMetric = "follows from the metric";
 inline constexpr std::string_view kOff = "off, as it is here";
 inline constexpr std::string_view kNoGeneration = "only for generation";
 inline constexpr std::string_view kNoSuchObjective =
@@ -57,6 +57,8 @@ inline constexpr std::string_view kOneSplit =
 
 // A folder or file as it stands; ORG/NAME is where snug download puts it.
 void take_model(Draft& draft, const Found& found);
+// eval_loss, or the accuracy of objectives that have one.
+void take_best_metric(Draft& draft, const Found& found);
 // "3.0" -> "3" for the row's option; a share of the run or an epoch has no counterpart.
 void take_log_steps(Draft& draft, const Found& found);
 void take_save_steps(Draft& draft, const Found& found);

@@ -70,7 +70,9 @@ constexpr KeyRow kTransformersRows[] = {
      Way::Idle,
      {},
      "snug validates by the loss, with micro-batches and types of training"},
-    {"load_best_model_at_end metric_for_best_model greater_is_better", Way::Idle, {}, kLastWeights},
+    {"load_best_model_at_end", Way::Same, "train.keep_best"},
+    {"metric_for_best_model", Way::By, "train.best_metric", {}, {}, take_best_metric},
+    {"greater_is_better", Way::Idle, {}, kOwnMetric},
     {"save_on_each_node save_only_model save_safetensors overwrite_output_dir "
      "enable_jit_checkpoint restore_callback_states_from_checkpoint ignore_data_skip",
      Way::Idle,

@@ -288,6 +288,24 @@ std::vector<Row> train_rows(TrainOptions& t) {
                "further; none: where checkpoints and the model are written and it takes at most a "
                "tenth of the free disk space"},
       {.theme = kTraining,
+       .key = "train.early_stopping",
+       .slot = &t.early_stopping,
+       .help = "stop after so many validations in a row (eval.interval) that are not better than "
+               "the best one before; none: all steps",
+       .min = 1,
+       .max = 1e6},
+      {.theme = kTraining,
+       .key = "train.keep_best",
+       .slot = &t.keep_best,
+       .help = "write the model whenever a validation is the best so far, and not after the last "
+               "step: out_dir/final is the best one"},
+      {.theme = kTraining,
+       .key = "train.best_metric",
+       .slot = &t.best_metric,
+       .help = "by what a validation is better than another, for early_stopping and keep_best: "
+               "loss, or the accuracy of objectives that compare or sort",
+       .choices = choices_of<BestMetric>()},
+      {.theme = kTraining,
        .key = "train.keep_checkpoints",
        .slot = &t.keep_checkpoints,
        .help = "resumable checkpoints to keep; older ones are deleted once a newer one is "
@@ -649,6 +667,11 @@ std::vector<Row> device_rows(Recipe& r) {
 std::vector<Row> lora_rows(Recipe& r) {
   LoraOptions& l = r.lora;
   std::vector<Row> rows = {
+      {.key = "adapter",
+       .slot = &l.adapter,
+       .help = "train this adapter on instead of a new one: a folder of snug or peft, whose rank, "
+               "alpha and layers stay; or give the folder as the model",
+       .kind = TextKind::Directory},
       {.key = "lora_r",
        .slot = &l.r,
        .help = "rank of the adapters",

@@ -78,6 +78,11 @@ template <>
 inline constexpr auto kWords<LongRows> = std::to_array<std::string_view>({"auto", "cut", "split",
                                                                           "drop"});
 
+// By what one validation is better than another.
+enum class BestMetric { Loss, Accuracy };
+template <>
+inline constexpr auto kWords<BestMetric> = std::to_array<std::string_view>({"loss", "accuracy"});
+
 enum class OnOom { Stop, Split };
 template <>
 inline constexpr auto kWords<OnOom> = std::to_array<std::string_view>({"stop", "split"});

@@ -20,7 +20,10 @@ Technique delayed_parameter_update() {
       .excludes = {{"weight_streaming",
                     "the device would read weights while the host updates them"},
                    {"optimizer_in_backward", "one updates after the step, the other during it"}},
-      .conditions = {{[](const Recipe& r) { return !has_several_devices(r); },
+      .conditions = {{[](const Recipe& r) { return !r.train.keep_best; },
+                      "delayed_parameter_update = true with train.keep_best: the host updates the "
+                      "weights while they would be written; leave one of them out"},
+                     {[](const Recipe& r) { return !has_several_devices(r); },
                       "delayed_parameter_update = true: not supported on several devices yet; "
                       "leave it out",
                       /*about_devices=*/true}},

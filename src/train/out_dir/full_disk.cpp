@@ -47,10 +47,12 @@ int64_t most_checkpoints(const DiskNeed& need) {
   return left_at_the_end(need) + (one_goes ? 1 : 0);
 }
 
-// The model is written when the last checkpoint is whole and older ones are gone.
+// The model is written when the last checkpoint is whole and older ones are gone; the best one so
+// far is there all the time.
 int64_t most_bytes(const DiskNeed& need) {
-  return std::max(most_checkpoints(need) * need.checkpoint_bytes,
-                  left_at_the_end(need) * need.checkpoint_bytes + need.model_bytes);
+  const int64_t best = need.keeps_best ? need.model_bytes : 0;
+  return best + std::max(most_checkpoints(need) * need.checkpoint_bytes,
+                         left_at_the_end(need) * need.checkpoint_bytes + need.model_bytes);
 }
 
 bool has_ample_room(const DiskNeed& need, int64_t free_bytes) {

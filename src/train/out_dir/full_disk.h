@@ -21,6 +21,7 @@ struct DiskNeed {
   int64_t num_checkpoints = 0;  // that will be written
   int64_t num_there = 0;        // existing ones, which count among those that are kept
   std::optional<int64_t> keep;  // empty: all
+  bool keeps_best = false;      // the model is written whenever it is the best so far
 };
 
 // How many checkpoints a run will write from `step` to its last one.

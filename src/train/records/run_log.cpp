@@ -37,6 +37,7 @@ void begin_with(const Resumed& resumed, report::RunRecord& record) {
   record.steps = resumed.before.steps;
   record.epochs = resumed.before.epochs;
   record.validation = resumed.before.validation;
+  record.best = resumed.before.best;
   record.experts = resumed.before.experts;
   record.fit_seconds = resumed.before.fit_seconds;
   record.memory.phases = resumed.before.memory.phases;
