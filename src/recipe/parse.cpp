@@ -18,6 +18,8 @@
 #include "recipe/check.h"
 #include "recipe/faults.h"
 #include "recipe/import/import.h"
+#include "recipe/import/script.h"
+#include "recipe/import/script_recipe.h"
 #include "recipe/mesh.h"
 #include "recipe/numbers.h"
 #include "recipe/options/command_table.h"
@@ -132,12 +134,18 @@ void check_required(const std::vector<Row>& rows, const std::string& command,
                                    row.positional ? row.key : "--" + option_name(row), row.help));
 }
 
+// An option of adapters, or an adapter's folder as the model.
 bool names_adapters(const std::vector<Setting>& settings) {
   Recipe recipe;
   const std::vector<Row> rows = recipe_rows(recipe);
   return std::any_of(settings.begin(), settings.end(), [&](const Setting& setting) {
     const Row* row = find_row(rows, setting.key);
-    return row != nullptr && row->lora_only;
+    if (row == nullptr) return false;
+    std::error_code ignored;
+    return row->lora_only ||
+           (row->key == "checkpoint_dir" &&
+            std::filesystem::exists(
+                std::filesystem::path(setting.value.text) / "adapter_config.json", ignored));
   });
 }
 
@@ -151,7 +159,7 @@ bool asks_for_qlora(const std::vector<Setting>& file, const std::vector<Setting>
 }
 
 // Whether --full or full: true asks for the defaults of full fine-tuning. plan does so too, unless
-// a LoRA option is given.
+// adapters are named.
 bool wants_full(Command command, const std::vector<Setting>& file,
                 const std::vector<Setting>& options) {
   bool full = command == Command::Plan && !names_adapters(file) && !names_adapters(options);
@@ -323,7 +331,11 @@ void fill(ParsedCommand& parsed, Words words, const std::vector<Setting>& file,
 }
 
 YamlNode read_recipe_file(const std::filesystem::path& file) {
-  const YamlNode tree = read_yaml(read_file(shipped_file(file), kMaxRecipeBytes), file.string());
+  const std::string text = read_file(shipped_file(file), kMaxRecipeBytes);
+  const bool is_script =
+      file.extension() == ".py" || (file.extension() == ".txt" && has_settings(text));
+  const YamlNode tree =
+      is_script ? read_script_recipe(text, file.string()) : read_yaml(text, file.string());
   if (tree.kind != YamlNode::Kind::Map && tree.kind != YamlNode::Kind::Null)
     throw UserError(
         "{}:{}: there are no keys; a recipe consists of lines such as «precision: bf16-true»",
@@ -363,6 +375,7 @@ void take_recipe_argument(Words& words) {
   const std::string& word = words.positionals[0].value.text;
   const bool is_json = word.ends_with(".json") && std::filesystem::is_regular_file(word);
   const bool is_recipe = word.ends_with(".yaml") || word.ends_with(".yml") ||
+                         word.ends_with(".py") ||
                          (is_json && import_recipe(read_recipe_file(word), word));
   if (!is_recipe) return;
   words.config = word;

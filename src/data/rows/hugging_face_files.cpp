@@ -108,7 +108,11 @@ fs::path split_folder(const fs::path& path, const std::string& split) {
 std::vector<fs::path> hugging_face_files(const fs::path& path, const std::string& split) {
   if (path.empty())
     throw UserError("--data HFDataset needs --data.path: a folder of save_to_disk or of Parquet");
-  if (!fs::exists(path)) throw UserError("data.path: {} does not exist", path.string());
+  if (!fs::exists(path))
+    throw UserError(
+        "data.path: {} does not exist; put the data set there (a course's archive, unpacked), or "
+        "name another with --data.path",
+        path.string());
   std::vector<fs::path> files;
   if (!fs::is_directory(path)) {
     files = {path};
