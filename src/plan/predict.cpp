@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/predict.h"
+#include "engine/steps/objective.h"
 
 #include <algorithm>
 #include <memory>
@@ -338,8 +339,7 @@ Prediction predict(const models::Model& model, const recipe::Recipe& recipe,
                         before);
     run.observe(figures);
     // The model before training is asked too.
-    const nn::BatchSpec spec = engine.objective->batch();
-    if (std::ranges::count(spec.columns, "reference", &nn::Column::name) > 0 && !sketch) {
+    if (engine::needs_reference(*engine.objective) && !sketch) {
       run.log_probs(batches, 1);
       if (batches.others() != nullptr) run.log_probs(*batches.others(), 1);
     }

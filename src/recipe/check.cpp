@@ -24,7 +24,7 @@ namespace {
 using Faults = std::vector<std::string>;
 
 void check_model(Command command, const Recipe& r, Faults& faults) {
-  if (r.checkpoint_dir.empty() && r.model.config.empty())
+  if (r.checkpoint_dir.empty() && r.model.config.empty() && r.lora.adapter.empty())
     faults.push_back(
         "checkpoint_dir is not set: name a model directory or a GGUF file, or give "
         "model.config to start from random weights");
@@ -244,6 +244,9 @@ void check_best(const Recipe& r, Faults& faults) {
     faults.push_back(
         "train.keep_best = true with train.save_model = false: one writes the model, the other "
         "none; leave one of them out");
+  if (r.given("train.best_metric") && !t.keep_best && !t.early_stopping)
+    warn("train.best_metric = {} compares nothing without train.keep_best or train.early_stopping",
+         t.best_metric);
   const bool has_accuracy = learns_from_pairs(r.objective.name) || learns_labels(r.objective.name);
   if (t.best_metric == BestMetric::Accuracy && !has_accuracy)
     faults.push_back(fmt::format(

@@ -146,21 +146,13 @@ namespace {
 
 // Options that change what adapters mean, or whose optimizer states a checkpoint has, which another
 // optimizer would drop or misread.
-constexpr const char* kMeaningOfTraining[] = {"/lora_alpha",
-                                              "/lora_use_rslora",
-                                              "/lora_use_dora",
-                                              "/lora_init_weights",
-                                              "/lora_target_modules",
-                                              "/lora_query",
-                                              "/lora_key",
-                                              "/lora_value",
-                                              "/lora_projection",
-                                              "/lora_mlp",
-                                              "/lora_head",
-                                              "/quantize",
-                                              "/model/train_parts",
-                                              "/optimizer/class_path",
-                                              "/objective/name"};
+constexpr const char* kMeaningOfTraining[] = {
+    "/adapter",         "/lora_alpha",        "/lora_use_rslora",
+    "/lora_use_dora",   "/lora_init_weights", "/lora_target_modules",
+    "/lora_query",      "/lora_key",          "/lora_value",
+    "/lora_projection", "/lora_mlp",          "/lora_head",
+    "/quantize",        "/model/train_parts", "/optimizer/class_path",
+    "/objective/name"};
 
 // As options have it: model.train_parts.
 std::string option_name(const nlohmann::json::json_pointer& key) {
@@ -215,7 +207,7 @@ BaseModel::BaseModel(const recipe::Recipe& recipe) : recipe_(recipe) {
   if (reads_text) tokenizer_ = engine::open_tokenizer(checkpoint_);
   engine::prepare_head(checkpoint_, recipe_, tokenizer_.get());
   engine::choose_trained(model(), recipe_);
-  if (!recipe_.lora.adapter.empty()) engine::check_started(recipe_.lora, checkpoint_);
+  if (!recipe_.lora.adapter.empty()) engine::check_started(recipe_, checkpoint_);
 }
 
 bool BaseModel::trains_whole() const {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/finetune.h"
+#include "engine/steps/objective.h"
 
 #include <algorithm>
 #include <csignal>
@@ -87,6 +88,7 @@ class Finetune {
   void write_folder(const std::filesystem::path& folder, const report::BestRecord* best = nullptr);
   void write_best_model();
   bool is_best_written() const;
+  void remember_best();
   void tell_of_best();
   void write_model();
   std::string what_remains() const;
@@ -230,8 +232,9 @@ void Finetune::open_model() {
                                                 static_cast<double>(count.total)),
                           recipe_.precision));
   if (!recipe_.lora.adapter.empty())
-    log_->print(fmt::format("Adapter  {} trains on: rank {}, alpha {}; the optimizer begins anew",
-                            recipe_.lora.adapter, recipe_.lora.r, recipe_.lora.alpha));
+    log_->print(fmt::format("Adapter  {} trains on: rank {}, alpha {}{}", recipe_.lora.adapter,
+                            recipe_.lora.r, recipe_.lora.alpha,
+                            resume_ ? "" : "; the optimizer begins anew"));
 }
 
 std::string Finetune::words_on_loss() const {
@@ -398,6 +401,7 @@ void Finetune::load_weights() {
     engine.optimizer->set_num_steps(resume_->state.step);
     log_->print(
         fmt::format("Resume   {} at step {}", resume_->folder.string(), resume_->state.step));
+    remember_best();
   }
   base_->close();
   is_base_open_ = false;
@@ -408,7 +412,7 @@ void Finetune::load_weights() {
 }
 
 void Finetune::make_reference() {
-  if (!needs_reference(*run_->engine().objective)) return;
+  if (!engine::needs_reference(*run_->engine().objective)) return;
   ReferenceFile file{.path = std::filesystem::path(recipe_.out_dir) / kReferenceFile};
   if (resume_) file.earlier = reference_of(resume_->folder);
   live_->state("reference");
@@ -459,11 +463,10 @@ void Finetune::set_earlier_runs_aside() {
 
 void Finetune::train() {
   const data::SampleStore& samples = dataset_.train;
-  const double tokens_per_sample = static_cast<double>(samples.total_tokens()) /
-                                   static_cast<double>(std::max<int64_t>(1, samples.count()));
   const double peak = engine::peak_flops_per_second(host_.device, run_->engine().precision.compute);
-  figures_->set_flops(base_->model().flops_per_token(tokens_per_sample, samples.mean_pictures()),
-                      host_.device.is_cuda() ? peak * world_->size() : peak);
+  figures_->set_flops(
+      base_->model().flops_per_token(samples.mean_document(), samples.mean_pictures()),
+      host_.device.is_cuda() ? peak * world_->size() : peak);
   std::function<void()> keep_best;
   if (recipe_.train.keep_best) keep_best = [this] { write_best_model(); };
   loop_.emplace(TrainingLoop::Parts{.recipe = recipe_,
@@ -545,12 +548,33 @@ void Finetune::write_best_model() {
 // Whether the model in out_dir is that of the best validation.
 bool Finetune::is_best_written() const {
   if (!recipe_.train.keep_best) return false;
-  const int64_t best = log_->record().best.step;
-  const std::string step = dist::agree(&mesh_->world(), [&] {
-    const auto there = world_->rank() == 0 ? read_best_step(final_folder(recipe_)) : std::nullopt;
-    return std::to_string(there.value_or(0));
+  const report::BestRecord& best = log_->record().best;
+  const std::string is_there = dist::agree(&mesh_->world(), [&]() -> std::string {
+    if (world_->rank() > 0 || best.step == 0) return "";
+    const auto there = read_best(final_folder(recipe_));
+    return there && there->step == best.step && there->metric == best.metric &&
+                   there->value == best.value
+               ? "yes"
+               : "";
   })[0];
-  return best > 0 && step == std::to_string(best);
+  return !is_there.empty();
+}
+
+// The run that goes on here may have ended with a validation that its last checkpoint does not
+// know.
+void Finetune::remember_best() {
+  if (!recipe_.train.keep_best || is_in_others_folder_) return;
+  const std::string found = dist::agree(&mesh_->world(), [&]() -> std::string {
+    const auto there = world_->rank() == 0 ? read_best(final_folder(recipe_)) : std::nullopt;
+    if (!there || there->step > resume_->state.step || there->metric != recipe_.train.best_metric)
+      return "";
+    return nlohmann::json{there->step, there->value}.dump();
+  })[0];
+  if (found.empty()) return;
+  const nlohmann::json numbers = nlohmann::json::parse(found);
+  const report::BestRecord there{
+      .step = numbers[0], .metric = recipe_.train.best_metric, .value = numbers[1]};
+  if (is_better(there, log_->record().best)) log_->record().best = there;
 }
 
 void Finetune::tell_of_best() {

@@ -105,11 +105,6 @@ void check_reference(const std::filesystem::path& checkpoint) {
         path.string());
 }
 
-bool needs_reference(const nn::Objective& objective) {
-  return std::ranges::any_of(objective.batch().columns,
-                             [](const nn::Column& column) { return column.name == "reference"; });
-}
-
 int64_t add_reference(engine::Run& run, data::Dataset& dataset, data::BatchSource& train,
                       data::BatchSource& validation, const ReferenceFile& file,
                       const dist::Mesh& mesh, const std::function<void(int64_t)>& after_each) {

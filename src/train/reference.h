@@ -29,9 +29,6 @@ std::filesystem::path reference_of(const std::filesystem::path& checkpoint);
 // Throws UserError where it is missing.
 void check_reference(const std::filesystem::path& checkpoint);
 
-// Whether an objective reads them.
-bool needs_reference(const nn::Objective& objective);
-
 // Adds them to the data set's samples as their column, for all processes, which call this together.
 // `after_each` is called after each micro-batch with the number of samples that are done. Returns
 // how many answers were computed; 0: they were read. Throws UserError where the file that is there

@@ -100,13 +100,18 @@ std::string words_on_finished_run(const recipe::Recipe& recipe) {
   if (!is_same_run(recipe, before.recipe)) return "";
   const auto latest = checkpoint::find_latest(folder);
   const bool is_kept = latest && checkpoint::load_state(*latest).step == before.steps.back().step;
+  const auto& patience = recipe.train.early_stopping;
+  const bool stopped_early = patience && before.best.later >= *patience;
   return fmt::format(
       "{} holds the results of this run, which ended after step {}: nothing is left to do. {}. To "
       "train anew: --resume false, or another --out_dir",
       folder.string(), before.steps.back().step,
-      is_kept ? "To train further: the same command with more --train.epochs or --train.max_steps"
-              : "It cannot be trained further, since it kept no checkpoint of its last step "
-                "(--train.save_last_state)");
+      is_kept && stopped_early
+          ? "It stopped early; to train further: the same command with a larger "
+            "--train.early_stopping"
+      : is_kept ? "To train further: the same command with more --train.epochs or --train.max_steps"
+                : "It cannot be trained further, since it kept no checkpoint of its last step "
+                  "(--train.save_last_state)");
 }
 
 void write_missing_report(const std::filesystem::path& out_dir) {
@@ -146,7 +151,7 @@ std::optional<ResumePoint> find_resume_point(const recipe::Recipe& recipe, dist:
   point.run = {.step = point.state.step,
                .before = report::read_run_json(*folder / checkpoint::kRecordName)};
   check_same_meaning(recipe, point.run.before.recipe, *folder);
-  if (needs_reference(*engine::validation_objective(recipe))) check_reference(*folder);
+  if (engine::needs_reference(*engine::validation_objective(recipe))) check_reference(*folder);
   return point;
 }
 

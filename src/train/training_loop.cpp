@@ -163,7 +163,8 @@ void TrainingLoop::tell_of_rare_validations() const {
 }
 
 void TrainingLoop::tell_of_early_stop() const {
-  if (!stops_early() || parts_.world.rank() > 0) return;
+  const bool ends_anyway = state_.step >= schedule_.total_steps || sampler_.done();
+  if (!stops_early() || ends_anyway || parts_.world.rank() > 0) return;
   const report::BestRecord& best = parts_.log.record().best;
   const std::string than =
       best.step == 0 ? "a number"
@@ -201,7 +202,9 @@ void TrainingLoop::take_step() {
   // Some ranks hear of it a step before the others.
   const bool stop = parts_.mesh.world().sum({InterruptGuard::requested() ? 1.0 : 0.0}).front() > 0;
   const bool validates = state_.step % recipe_.eval.interval == 0;
-  if (validates && !is_over()) validate();  // so that the checkpoint's record has its loss
+  // So that the checkpoint's record has its loss. A late update is still to come into the last
+  // weights.
+  if (validates && !(is_over() && parts_.run.engine().updater->is_late())) validate();
   // Saved before the last delayed update is applied, so that a resumed run takes the same steps.
   const bool is_due = save_interval > 0 && state_.step % save_interval == 0;
   if (stop || (is_due && !is_in_doubt()))

@@ -98,6 +98,32 @@ TEST(KeepBest, AResumedRunKnowsTheBest) {
               read_file(folder / "whole/final/model.safetensors"));
 }
 
+// Trained further from its end, a run does not lose what it ended with.
+TEST(KeepBest, TheLastValidationOfARunThatGoesOnCounts) {
+  const TempFolder folder;
+  const fs::path rows = write_rows(folder / "rows.jsonl", 32);
+  for (const char* steps : {"8", "10"}) {  // a validation is due, and is not
+    SCOPED_TRACE(steps);
+    const fs::path out = folder / steps;
+    const auto train = [&](const char* most, const char* rate) {
+      const Result result =
+          run(overfitting(rows, out,
+                          {"--train.keep_best", "true", "--train.save_last_state", "true",
+                           "--resume", "auto", "--train.max_steps", most, "--optimizer.lr", rate,
+                           "--data.val_split_fraction", "0.25"}));
+      EXPECT_EQ(result.exit_code, 0) << result.output;
+      return read_run(out)["best_validation"];
+    };
+    const json best = train(steps, "0.003");
+    EXPECT_EQ(best["step"].dump(), steps);
+    const std::string model = read_file(out / "final/model.safetensors");
+    const json later = train("18", "0.5");  // far too much
+    EXPECT_EQ(later["step"], best["step"]);
+    EXPECT_EQ(later["value"], best["value"]);
+    EXPECT_TRUE(read_file(out / "final/model.safetensors") == model);
+  }
+}
+
 TEST(KeepBest, RefusesWhatCannotBe) {
   const TempFolder folder;
   const fs::path rows = write_rows(folder / "rows.jsonl", 32);
@@ -186,11 +212,27 @@ TEST_F(TrainedOn, TwoRunsAreOne) {
   }
 }
 
+TEST_F(TrainedOn, AsksInTheWordsThatItWasTrainedWith) {
+  train(words(folder_ / "base/final", "first", "1"), "first");  // plain
+  Words again = words(folder_ / "first/final", "second", "1");
+  const auto style = std::ranges::find(again, "--data.prompt_style");
+  ASSERT_NE(style, again.end());
+  again.erase(style, style + 2);
+  expect_part(run(again), 0, "prompt style plain");
+  // Planned as what it is, without a word that says so.
+  const Result planned = run({"plan", folder_ / "first/final", "--json"});
+  ASSERT_EQ(planned.exit_code, 0) << planned.output;
+  const json plan = json::parse(planned.output.substr(planned.output.find('{')));
+  EXPECT_LT(plan["model"]["trained"], plan["model"]["parameters"]);
+}
+
 TEST_F(TrainedOn, RefusesWhatCannotBe) {
   const fs::path base = folder_ / "base/final", adapter = folder_ / "first/final";
   train(words(base, "first", "1"), "first");
   expect_part(run(words(adapter, "out", "1", {"--lora_r", "4"})), 2,
               "was trained with 8, and trains on with it");
+  expect_part(run(words(adapter, "out", "1", {"--lora_mlp", "true"})), 2,
+              "trains on as it is; leave lora_query to lora_head and lora_target_modules out");
   expect_part(run(words(adapter, "first", "1")), 2, "choose another --out_dir");
   expect_part(run(words(base, "out", "1", {"--adapter", folder_ / "nowhere"})), 2,
               "there is no such folder");

@@ -2,16 +2,21 @@
 #include "engine/adapters/started_adapter.h"
 
 #include <ATen/ops/cat.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "core/nn/adapter.h"
 #include "core/nn/head.h"
+#include "data/prompts.h"
 #include "engine/adapters/adapter_directory.h"
+#include "engine/adapters/adapters.h"
 #include "engine/adapters/merge.h"
 #include "files/checkpoint/adapters/peft_adapter.h"
 #include "files/checkpoint/adapters/peft_config.h"
@@ -45,6 +50,29 @@ void take(const recipe::Recipe& recipe, const char* key, T& own, const T& value)
         "{} = {}: the adapter in {} was trained with {}, and trains on with it; leave {} out", key,
         own, recipe.lora.adapter, value, key);
   own = value;
+}
+
+bool names_layers(const recipe::Recipe& recipe) {
+  constexpr const char* kKeys[] = {"lora_query",         "lora_key", "lora_value",
+                                   "lora_projection",    "lora_mlp", "lora_head",
+                                   "lora_target_modules"};
+  return std::ranges::any_of(kKeys, [&](const char* key) { return recipe.given(key); });
+}
+
+// The layers that were given must be those of the file.
+void check_layers(const recipe::LoraOptions& options, models::Model& model) {
+  recipe::LoraOptions anew = options;
+  anew.adapter.clear();
+  const checkpoint::AdapterConfig own = adapter_config(model, options),
+                                  given = adapter_config(model, anew);
+  for (const nn::Linear* linear : adaptable_linears(model)) {
+    const bool is_adapted = checkpoint::adapts(own, linear->name());
+    if (is_adapted == checkpoint::adapts(given, linear->name())) continue;
+    throw UserError(
+        "the adapter in {} {} {}, and trains on as it is; leave lora_query to lora_head and "
+        "lora_target_modules out",
+        options.adapter, is_adapted ? "adapts" : "does not adapt", linear->name());
+  }
 }
 
 }  // namespace
@@ -92,10 +120,20 @@ void resolve_adapter(recipe::Recipe& recipe) {
   recipe::LoraOptions& lora = recipe.lora;
   if (lora.adapter.empty()) return;
   const checkpoint::AdapterConfig config = started_config(lora);
+  if (recipe.checkpoint_dir.empty()) recipe.checkpoint_dir = find_base(lora.adapter).string();
+  // So that the record says what trains.
+  if (!names_layers(recipe))
+    lora.target_modules = config.target_modules.pattern.empty()
+                              ? fmt::format("{}", fmt::join(config.target_modules.names, ","))
+                              : config.target_modules.pattern;
   take(recipe, "lora_r", lora.r, config.r);
   take(recipe, "lora_alpha", lora.alpha, static_cast<int64_t>(std::llround(config.lora_alpha)));
   take(recipe, "lora_use_dora", lora.use_dora, config.use_dora);
   take(recipe, "lora_use_rslora", lora.use_rslora, config.use_rslora);
+  // As it was trained, so that what it learnt is asked for in the same words.
+  if (const auto record = data::read_prompt_record(lora.adapter);
+      record && recipe.data.prompt_style == "auto")
+    recipe.data.prompt_style = record->style;
   if (!(lora.init_weights == recipe::AdapterInit::Default))
     throw UserError(
         "lora_init_weights = {}: the adapter in {} begins with the weights that it has; leave it "
@@ -103,7 +141,15 @@ void resolve_adapter(recipe::Recipe& recipe) {
         lora.init_weights, lora.adapter);
 }
 
-void check_started(const recipe::LoraOptions& options, const models::Checkpoint& base) {
+void check_started(const recipe::Recipe& recipe, const models::Checkpoint& base) {
+  const recipe::LoraOptions& options = recipe.lora;
+  if (names_layers(recipe)) check_layers(options, *base.model);
+  if (const std::string quantized = quantizing_options(options.adapter);
+      !quantized.empty() && recipe.quantize.empty())
+    warn(
+        "{} was trained beside quantized weights, and trains on beside the original ones of the "
+        "base; {} gives what it was trained with",
+        options.adapter, quantized);
   const checkpoint::Adapter adapter = read_adapter(options.adapter, *base.model);
   for (const auto& [name, _] : changed_base_weights(base, adapter))
     if (name != kScoreWeight)

@@ -18,9 +18,10 @@ void resolve_adapter(recipe::Recipe& recipe);
 // Its configuration. Throws UserError as above.
 checkpoint::AdapterConfig started_config(const recipe::LoraOptions& options);
 
-// Throws UserError if the adapter is for another model than this base, or brings weights of the
-// base that would not train. Call before weights are cut for several devices.
-void check_started(const recipe::LoraOptions& options, const models::Checkpoint& base);
+// Throws UserError if the adapter is for another model than this base, brings weights of the base
+// that would not train, or has other layers than the recipe was given. Call before weights are cut
+// for several devices.
+void check_started(const recipe::Recipe& recipe, const models::Checkpoint& base);
 
 // Its values, those of a head that scores documents too.
 checkpoint::Adapter read_started(const recipe::LoraOptions& options, models::Model& base);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/steps/objective.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -136,6 +137,10 @@ std::shared_ptr<const nn::Objective> validation_objective(const recipe::Recipe& 
   if (auto scores = scores_of(plain)) return scores;
   if (auto comparison = comparison_of(plain)) return comparison;
   return std::make_shared<nn::CrossEntropy>();
+}
+
+bool needs_reference(const nn::Objective& objective) {
+  return std::ranges::count(objective.batch().columns, "reference", &nn::Column::name) > 0;
 }
 
 }  // namespace snug::engine

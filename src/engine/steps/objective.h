@@ -24,4 +24,7 @@ std::shared_ptr<const nn::Objective> training_objective(const models::Model& mod
 // Of held-out samples: without what training adds, such as smoothed labels.
 std::shared_ptr<const nn::Objective> validation_objective(const recipe::Recipe& recipe);
 
+// Whether it compares with the log-probabilities of the model before training.
+bool needs_reference(const nn::Objective& objective);
+
 }  // namespace snug::engine

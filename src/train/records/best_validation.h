@@ -23,7 +23,10 @@ std::string words_on(const report::BestRecord& best);
 
 // best.json, beside a model that was written at its best validation.
 void write_best(const std::filesystem::path& folder, const report::BestRecord& best);
-// The step in it; none: there is no such file.
-std::optional<int64_t> read_best_step(const std::filesystem::path& folder);
+// What it says; none: there is no such file.
+std::optional<report::BestRecord> read_best(const std::filesystem::path& folder);
+
+// Whether the first is better by the same metric, or there is no second.
+bool is_better(const report::BestRecord& best, const report::BestRecord& than);
 
 }  // namespace snug::train

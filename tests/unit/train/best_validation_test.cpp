@@ -47,13 +47,26 @@ TEST(BestValidation, BeginsAnewWithAnotherMetric) {
   EXPECT_EQ(best, (report::BestRecord{.step = 6, .metric = "loss", .value = 7}));
 }
 
+TEST(BestValidation, IsComparedByItsMetricAlone) {
+  const report::BestRecord two{.step = 2, .metric = "loss", .value = 2},
+      three{.step = 3, .metric = "loss", .value = 3},
+      right{.step = 4, .metric = "accuracy", .value = 0.5}, none;
+  EXPECT_TRUE(is_better(two, three));
+  EXPECT_FALSE(is_better(three, two));
+  EXPECT_FALSE(is_better(two, two));
+  EXPECT_FALSE(is_better(two, right));
+  EXPECT_TRUE(is_better(right, none));
+  EXPECT_FALSE(is_better(none, none));
+}
+
 TEST(BestValidation, IsFoundBesideItsModel) {
   const test::TempFolder folder;
-  EXPECT_EQ(read_best_step(folder.path()), std::nullopt);
+  EXPECT_EQ(read_best(folder.path()), std::nullopt);
   write_best(folder.path(), {.step = 40, .metric = "loss", .value = 1.5});
-  EXPECT_EQ(read_best_step(folder.path()), 40);
+  const report::BestRecord forty{.step = 40, .metric = "loss", .value = 1.5};
+  EXPECT_EQ(read_best(folder.path()), forty);
   write_file_atomically(folder.path() / "best.json", "[]");
-  EXPECT_EQ(read_best_step(folder.path()), std::nullopt);
+  EXPECT_EQ(read_best(folder.path()), std::nullopt);
 }
 
 }  // namespace
