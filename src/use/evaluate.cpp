@@ -17,6 +17,7 @@
 #include "engine/open_data.h"
 #include "engine/steps/validation.h"
 #include "use/caption/evaluate_captions.h"
+#include "use/evaluate_pairs.h"
 #include "use/evaluate_scores.h"
 #include "use/evaluated_rows.h"
 
@@ -97,9 +98,15 @@ void evaluate(const recipe::EvaluateOptions& options) {
     const nlohmann::json scores = evaluate_scores(options, lm);
     return print_piece(options.json ? scores.dump() + "\n" : scores_text(scores));
   }
+  if (options.objective.name != recipe::ObjectiveName::Sft) {
+    const nlohmann::json pairs = evaluate_pairs(options, lm);
+    return print_piece(options.json ? pairs.dump() + "\n" : scores_text(pairs));
+  }
   if (!options.scores_file.empty())
-    throw UserError("--scores_file is for models that score documents, and {} writes text",
-                    options.checkpoint_dir);
+    throw UserError(
+        "--scores_file is for models that score documents, and {} writes text; of pairs of answers "
+        "it has their log-probabilities: --objective dpo",
+        options.checkpoint_dir);
   const data::DatasetOptions read = evaluated_options(options, lm);
   const data::Dataset dataset = open_evaluated(read, lm);
   const bool held_out = options.split == "val";

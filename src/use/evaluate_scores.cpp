@@ -21,15 +21,6 @@ namespace {
 
 using nlohmann::json;
 
-// Samples are in an order of their own, the file has that of the rows.
-std::string lines_of(std::vector<json> rows) {
-  std::ranges::stable_sort(rows, {}, [](const json& row) { return row["row"].get<int64_t>(); });
-  std::string lines;
-  for (const json& row : rows)
-    lines += row.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
-  return lines;
-}
-
 // The rows that are scored, with their scores one after the other.
 struct Scored {
   const data::Dataset& dataset;
@@ -94,11 +85,24 @@ json of_pairs(const Scored& scored, std::vector<json>& rows) {
 
 }  // namespace
 
-json evaluate_scores(const recipe::EvaluateOptions& options, const engine::LanguageModel& lm) {
-  const std::vector<std::string> labels = lm.model->labels();
+void check_scores_file(const recipe::EvaluateOptions& options) {
   if (!options.scores_file.empty() && std::filesystem::exists(options.scores_file))
     throw UserError("{} exists already; give another --scores_file, or remove it first",
                     options.scores_file);
+}
+
+// Samples are in an order of their own.
+void write_scores_file(const recipe::EvaluateOptions& options, std::vector<json> rows) {
+  std::ranges::stable_sort(rows, {}, [](const json& row) { return row["row"].get<int64_t>(); });
+  std::string lines;
+  for (const json& row : rows)
+    lines += row.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+  write_file_atomically(options.scores_file, lines);
+}
+
+json evaluate_scores(const recipe::EvaluateOptions& options, const engine::LanguageModel& lm) {
+  const std::vector<std::string> labels = lm.model->labels();
+  check_scores_file(options);
   data::DatasetOptions read = evaluated_options(options, lm);
   read.preferences = labels.size() == 1;
   read.classes = !read.preferences;
@@ -122,8 +126,7 @@ json evaluate_scores(const recipe::EvaluateOptions& options, const engine::Langu
   std::vector<json> rows;
   json result = labels.size() == 1 ? of_pairs(scored, rows) : of_labels(scored, labels, rows);
   result["prompt_style"] = dataset.prompt_style;
-  if (!options.scores_file.empty())
-    write_file_atomically(options.scores_file, lines_of(std::move(rows)));
+  if (!options.scores_file.empty()) write_scores_file(options, std::move(rows));
   return result;
 }
 

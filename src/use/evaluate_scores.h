@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "engine/language_model.h"
 #include "recipe/options/commands.h"
@@ -15,7 +16,12 @@ namespace snug::use {
 nlohmann::json evaluate_scores(const recipe::EvaluateOptions& options,
                                const engine::LanguageModel& lm);
 
-// That, for a person.
+// Throws UserError if the file of options.scores_file is there.
+void check_scores_file(const recipe::EvaluateOptions& options);
+// Writes it, a line each, in the order of their "row".
+void write_scores_file(const recipe::EvaluateOptions& options, std::vector<nlohmann::json> rows);
+
+// What is evaluated, also of pairs (evaluate_pairs.h), for a person.
 std::string scores_text(const nlohmann::json& result);
 
 }  // namespace snug::use

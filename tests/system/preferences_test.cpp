@@ -71,6 +71,62 @@ TEST_F(Preferences, AreLearntAndMeasuredAndPlanned) {
   }
 }
 
+// As training validates held-out pairs: of a model by the answers alone, of an adapter beside its
+// base.
+TEST_F(Preferences, AreEvaluatedAsTheyAreValidated) {
+  const Words held_out{"--data.val_split_fraction", "0.2"};
+  const auto evaluate = [&](const fs::path& model, const Words& more) {
+    Words words{"evaluate",
+                model,
+                "--data.json_path",
+                pairs_,
+                "--data.prompt_style",
+                "plain",
+                "--split",
+                "val",
+                "--precision",
+                "32-true",
+                "--json"};
+    words.insert(words.end(), held_out.begin(), held_out.end());
+    words.insert(words.end(), more.begin(), more.end());
+    return run(words);
+  };
+  const auto expect_as_validated = [&](const json& record, const Result& result) {
+    ASSERT_EQ(result.exit_code, 0) << result.output;
+    const json found = json::parse(result.output.substr(result.output.find('{')));
+    const json& wanted = record["validation"].back();
+    EXPECT_NEAR(found["loss"], wanted["loss"], 1e-5);
+    EXPECT_NEAR(found["accuracy"], wanted["rewards_accuracy"], 1e-9);
+    for (const char* figure : {"rewards_chosen", "rewards_rejected", "rewards_margin"})
+      EXPECT_NEAR(found[figure], wanted[figure], 1e-5) << figure;
+    EXPECT_EQ(found["samples"], 8);
+  };
+  Words learns{"--objective", "orpo", "--objective.beta", "0.3"};
+  learns.insert(learns.end(), held_out.begin(), held_out.end());
+  const json whole = train("whole", learns);
+  const fs::path model = folder_ / "whole/final";
+  expect_as_validated(whole, evaluate(model, {"--objective", "orpo", "--objective.beta", "0.3"}));
+  expect_part(evaluate(model, {"--objective", "dpo"}), 2, "does not say which that is");
+  expect_part(evaluate(model, {"--objective", "kto"}), 2, "pairs are evaluated by dpo");
+  Words adapts = words("adapter", held_out);
+  adapts.front() = "finetune_lora";
+  adapts[1] = model;
+  adapts.erase(adapts.begin() + 2, adapts.begin() + 4);
+  ASSERT_EQ(run(adapts).exit_code, 0);
+  const fs::path scores = folder_ / "scores.jsonl";
+  expect_as_validated(
+      read_run(folder_ / "adapter"),
+      evaluate(folder_ / "adapter/final", {"--objective", "dpo", "--scores_file", scores}));
+  std::ifstream lines(scores);
+  int count = 0;
+  for (std::string line; std::getline(lines, line); ++count) {
+    const json row = json::parse(line);
+    for (const char* key : {"row", "chosen", "rejected", "reference_chosen", "reference_rejected"})
+      EXPECT_TRUE(row[key].is_number()) << line;
+  }
+  EXPECT_EQ(count, 8);
+}
+
 TEST_F(Preferences, GoOnBesideTheModelBeforeTraining) {
   const json whole = train("whole", {"--train.max_steps", "4", "--train.save_interval", "2"});
   const json again =

@@ -161,7 +161,8 @@ struct EvaluateOptions {
   int64_t num_beams = 5;        // for captions
   int64_t max_new_tokens = 30;  // in a caption
   std::string captions_file;    // JSON lines; empty = none
-  std::string scores_file;      // the same, of a model that scores documents
+  std::string scores_file;      // the same, of a model that scores documents, or of pairs
+  ObjectiveOptions objective;   // by which pairs are evaluated
   Word<Accelerator> accelerator = Accelerator::Auto;
   std::string memory_budget;
   int64_t num_threads = 0;

@@ -7,6 +7,7 @@
 #include "recipe/hub_models.h"
 #include "recipe/options/names.h"
 #include "recipe/options/rows.h"
+#include "recipe/tables/objectives.h"
 
 namespace snug::recipe {
 namespace {
@@ -336,9 +337,24 @@ std::vector<Row> evaluate_rows(EvaluateOptions& o) {
       {.theme = kEvaluation,
        .key = "scores_file",
        .slot = &o.scores_file,
-       .help = "file to write each row's scores to, one JSON object per line, for a classifier or "
-               "a reward model",
+       .help = "file to write each row's scores to, one JSON object per line: of a classifier or "
+               "a reward model; of pairs the log-probabilities of both answers",
        .kind = TextKind::File},
+      {.theme = kEvaluation,
+       .key = "objective",
+       .slot = &o.objective.name,
+       .help = "dpo, ipo, hinge, orpo, simpo or cpo: rows are pairs of a chosen and a rejected "
+               "answer, evaluated as training validates them; the first three compare an adapter "
+               "with its base. A classifier or reward model needs none",
+       .choices = choices_of<ObjectiveName>(),
+       .aliases = {"objective.name"},
+       .selected = [&o] { o.objective = objective_defaults(o.objective.name); }},
+      {.theme = kEvaluation,
+       .key = "objective.beta",
+       .slot = &o.objective.beta,
+       .help = "the beta that pairs are learnt with; as in training unless given",
+       .min = 1e-6,
+       .max = 1000},
       {.theme = kEvaluation,
        .key = "num_beams",
        .slot = &o.num_beams,
