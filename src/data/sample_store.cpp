@@ -359,6 +359,10 @@ int64_t SampleStore::most_tokens_of_sample() const {
 }
 
 double SampleStore::mean_document() const {
+  if (!is_in_blocks())
+    return count() == 0 ? 0
+                        : static_cast<double>(total_tokens()) / static_cast<double>(count()) /
+                              static_cast<double>(documents_per_sample_);
   const auto documents = static_cast<double>(raw_tokens_.size());
   return documents == 0 ? 0 : static_cast<double>(offsets_.back()) / documents;
 }

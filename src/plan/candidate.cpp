@@ -242,14 +242,10 @@ Candidate evaluate(const models::Model& model, const recipe::Recipe& recipe, con
       static_cast<double>(work.samples.total_tokens()) / static_cast<double>(work.samples.count());
   const auto adapted = models::model_like(model);
   engine::choose_trained(*adapted, recipe);
-  candidate.cost =
-      step_cost(*adapted, recipe, device, candidate.prediction,
-                tokens * static_cast<double>(recipe.train.micro_batch_size),
-                {.tokens = work.samples.is_in_blocks()
-                               ? work.samples.mean_document()
-                               : tokens / static_cast<double>(work.samples.documents_per_sample()),
-                 .pictures = work.samples.mean_pictures()},
-                rank);
+  candidate.cost = step_cost(
+      *adapted, recipe, device, candidate.prediction,
+      tokens * static_cast<double>(recipe.train.micro_batch_size),
+      {.tokens = work.samples.mean_document(), .pictures = work.samples.mean_pictures()}, rank);
   return candidate;
 }
 

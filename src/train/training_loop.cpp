@@ -166,13 +166,16 @@ void TrainingLoop::tell_of_early_stop() const {
   const bool ends_anyway = state_.step >= schedule_.total_steps || sampler_.done();
   if (!stops_early() || ends_anyway || parts_.world.rank() > 0) return;
   const report::BestRecord& best = parts_.log.record().best;
-  const std::string than =
-      best.step == 0 ? "a number"
-                     : fmt::format("a better {} than that of step {}", words_on(best), best.step);
-  parts_.log.record().notes.push_back(fmt::format(
-      "stopped after step {} of {}: {} validation{} in a row without {}; to train "
-      "further: a larger --train.early_stopping",
-      state_.step, schedule_.total_steps, best.later, best.later == 1 ? "" : "s", than));
+  const std::string what = best.step == 0 ? "gave a number"
+                                          : fmt::format("was better than that of step {} ({})",
+                                                        best.step, words_on(best));
+  parts_.log.record().notes.push_back(
+      fmt::format("stopped after step {} of {}: {} {}; to train further: a larger "
+                  "--train.early_stopping",
+                  state_.step, schedule_.total_steps,
+                  best.later == 1 ? "no validation since"
+                                  : fmt::format("none of the last {} validations", best.later),
+                  what));
   parts_.log.end_line();
   parts_.log.print("Steps    " + parts_.log.record().notes.back());
 }

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "data/rows/row_from_json.h"
 #include "data/rows/row_pictures.h"
 
@@ -35,8 +36,12 @@ std::optional<int64_t> whole_number(const std::string& text) {
 }
 
 std::string label_of(const json& value, const std::string& where) {
-  if (value.is_string() && !value.get_ref<const std::string&>().empty())
-    return value.get<std::string>();
+  if (value.is_string()) {
+    // As tables write them: with blanks around, and booleans with a capital.
+    std::string name(trimmed(value.get_ref<const std::string&>()));
+    if (name == "True" || name == "False") return name == "True" ? "true" : "false";
+    if (!name.empty()) return name;
+  }
   if (value.is_boolean()) return value.get<bool>() ? "true" : "false";
   if (value.is_number_integer()) return value.dump();
   if (value.is_number_float() && value.get<double>() == std::floor(value.get<double>()) &&
