@@ -765,6 +765,7 @@ void finetune(const recipe::Recipe& given, const std::string& command) {
   engine::resolve_adapter(recipe);
   if (const std::string done = words_on_finished_run(recipe); !done.empty()) {
     if (dist::position_in_environment().rank != 0) return;
+    clear_up_finished(recipe.out_dir);
     write_missing_report(recipe.out_dir);
     std::fprintf(stderr, "%s\n", done.c_str());
     return;

@@ -59,6 +59,16 @@ void clear_up_after_kills(const fs::path& out_dir) {
     remove_abandoned(folder);
 }
 
+void clear_up_finished(const fs::path& out_dir) {
+  clear_up_after_kills(out_dir);
+  std::error_code ignored;
+  std::vector<fs::path> halves;
+  for (const auto& entry : fs::directory_iterator(out_dir / "live", ignored))
+    if (entry.path().extension() == ".new" && entry.is_regular_file(ignored))
+      halves.push_back(entry.path());
+  for (const fs::path& half : halves) fs::remove(half, ignored);
+}
+
 // If some were moved already, the current ones are of a run that failed before it wrote anything.
 void put_logs_by(const fs::path& out_dir) {
   std::error_code ignored;

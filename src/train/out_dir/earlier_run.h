@@ -10,6 +10,9 @@ namespace snug::train {
 // Completes, undoes or removes what a killed run was writing, replacing or moving. Call it before
 // anything else in out_dir.
 void clear_up_after_kills(const std::filesystem::path& out_dir);
+// The same of a run that has ended: a half-written status in live/ goes too, which belongs to no
+// process any more.
+void clear_up_finished(const std::filesystem::path& out_dir);
 
 // Moves the ranks' logs of an earlier run out of the way before new ones are written, until it is
 // known whether that run is resumed.
