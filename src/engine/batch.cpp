@@ -2,6 +2,7 @@
 #include "engine/batch.h"
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 
 #include "base/error.h"
@@ -53,7 +54,22 @@ ops::Forks forks_of(const data::MicroBatch& batch, ops::Upload& upload) {
 
 }  // namespace
 
-nn::Batch to_device(const data::MicroBatch& batch, at::Device device, HeadRows rows) {
+std::vector<float> noise_of(const data::MicroBatch& batch, double alpha) {
+  std::vector<float> noise;
+  if (alpha == 0) return noise;
+  for (size_t document = 0; document + 1 < batch.cu_seqlens.size(); ++document) {
+    const int64_t own = batch.cu_seqlens[document + 1] - batch.cu_seqlens[document];
+    const int64_t shared = batch.shared.empty() ? 0 : batch.shared[document].count;
+    const auto tokens = static_cast<double>(std::max<int64_t>(1, shared + own));
+    noise.resize(noise.size() + static_cast<size_t>(own),
+                 static_cast<float>(alpha / std::sqrt(tokens)));
+  }
+  noise.resize(batch.input_ids.size(), 0.f);
+  return noise;
+}
+
+nn::Batch to_device(const data::MicroBatch& batch, at::Device device, HeadRows rows,
+                    const std::vector<float>& noise) {
   const memory::CategoryGuard category(memory::Category::Data);
   const auto upload = std::make_shared<ops::Upload>(device);
   nn::Batch result{.input_ids = sent(batch.input_ids, *upload),
@@ -75,6 +91,7 @@ nn::Batch to_device(const data::MicroBatch& batch, at::Device device, HeadRows r
     result.columns.push_back(upload->tensor(column.values.data(), sizes, at::kFloat));
   }
   if (!batch.shared.empty()) result.forks = forks_of(batch, *upload);
+  if (!noise.empty()) result.noise = upload->tensor(noise.data(), {std::ssize(noise)}, at::kFloat);
   if (!batch.source_ids.empty())
     result.source = nn::Source{.input_ids = sent(batch.source_ids, *upload),
                                .positions = sent(batch.source_positions, *upload),

@@ -16,7 +16,10 @@ namespace snug::engine {
 // source alive.
 enum class HeadRows { Counted, All };
 nn::Batch to_device(const data::MicroBatch& batch, at::Device device,
-                    HeadRows rows = HeadRows::Counted);
+                    HeadRows rows = HeadRows::Counted, const std::vector<float>& noise = {});
+// nn::Batch::noise for each token of a micro-batch: alpha / sqrt(tokens of its document). Empty if
+// alpha is 0.
+std::vector<float> noise_of(const data::MicroBatch& batch, double alpha);
 // A batch's estimate (core/nn/objective.h), sent as its other tensors are.
 void set_estimate(nn::Batch& batch, double estimate, at::Device device);
 // What an objective counts the terms of a micro-batch by.

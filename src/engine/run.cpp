@@ -232,7 +232,9 @@ void Run::forward_backward(const Batches& batches, StepResult& result) {
     observer_->begin_micro_batch(i);
     const trace::Timed timed(trace::Track::Computation, "data");
     const data::MicroBatch& batch = *batches[static_cast<size_t>(i)];
-    nn::Batch own = engine::own_tokens(batch, engine_->device, *engine_->mesh);
+    nn::Batch own =
+        engine::own_tokens(batch, engine_->device, *engine_->mesh,
+                           engine::noise_of(batch, recipe_.train.neftune_noise_alpha.value_or(0)));
     if (engine_->objective->estimate() != nullptr)
       engine::set_estimate(own, estimate_, engine_->device);
     const auto rows = engine::places_of(own);

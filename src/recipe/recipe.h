@@ -64,6 +64,7 @@ struct TrainOptions {
   double min_lr = 6e-5;
   double label_smoothing = 0;                  // share spread evenly over all tokens
   double z_loss = 0;                           // weight of the squared log-normalizer
+  std::optional<double> neftune_noise_alpha;   // on embeddings; empty: none
   std::optional<double> router_aux_loss_coef;  // instead of the one in the model's config
   Word<LossNormalization> loss_normalization = LossNormalization::Global;
   Word<OnOom> on_oom = OnOom::Stop;

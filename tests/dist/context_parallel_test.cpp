@@ -147,6 +147,7 @@ constexpr auto kAdapters = [](recipe::Recipe& r) {
 };
 // Experts with few tokens have small gradients, whose roundings Adam would bring to a step's size.
 constexpr auto kInProportion = [](recipe::Recipe& r) { r.optimizer = {.name = "sgd", .lr = 1e-2}; };
+constexpr auto kNoise = [](recipe::Recipe& r) { r.train.neftune_noise_alpha = 5; };
 constexpr auto kWithoutPacking = [](recipe::Recipe& r) { r.data.packing = false; };
 constexpr auto kLossPerMicroBatch = [](recipe::Recipe& r) { r.train.loss_normalization = "micro"; };
 
@@ -167,6 +168,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"zero1", "cp=2", "llama", kOffload, "states offloaded"},
                       Case{"fsdp", "cp=2", "llama", kInBackward, "in backward"},
                       Case{"fsdp", "cp=2", "llama", kAdapters, "adapters"},
+                      Case{"fsdp", "cp=2", "llama", kNoise, "noise"},
                       Case{"ddp", "cp=2", "qwen2", kWithoutPacking, "padded"},
                       Case{"fsdp", "cp=2", "qwen2", kLossPerMicroBatch, "loss by micro-batch"}));
 
@@ -182,6 +184,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"ddp", "cp=2,tp=2", "opt-plain",
                            [](recipe::Recipe& r) { r.sequence_parallel = false; }, "whole rows"},
                       Case{"auto", "cp=2,tp=2", "llama", kAdapters, "adapters"},
+                      Case{"auto", "cp=2,tp=2", "gpt2", kNoise, "noise"},
                       Case{"auto", "pp=2,cp=2", "llama"}, Case{"zero1", "pp=2,cp=2", "gpt2"},
                       Case{"auto", "pp=2,cp=2", "qwen2",
                            [](recipe::Recipe& r) { r.pipeline_interleave = 2; },

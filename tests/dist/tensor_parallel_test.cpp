@@ -136,6 +136,10 @@ std::vector<Case> cases() {
          r.lora = {.enabled = true, .r = 4, .dropout = 0, .use_dora = true};
          r.lora.key = r.lora.projection = r.lora.mlp = true;
        }},
+      {"noise on embeddings", "gemma2", kFourHeads,
+       [](recipe::Recipe& r) { r.train.neftune_noise_alpha = 20; }},
+      {"OPT, noise on words narrower than layers", "opt-after", kAsItIs,
+       [](recipe::Recipe& r) { r.train.neftune_noise_alpha = 20; }},
       // These drop a tenth of their activations.
       {"GPT-2", "gpt2", kFourHeadsOfGpt2},
       {"GPT-2, own head, uneven vocabulary and positions",

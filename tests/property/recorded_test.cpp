@@ -108,6 +108,7 @@ constexpr Case kCases[] = {
        r.train.max_norm = 0.1;
        r.optimizer.name = "adamw_8bit";
      }},
+    {"noise on embeddings", [](recipe::Recipe& r) { r.train.neftune_noise_alpha = 5; }},
     {"bf16-true", [](recipe::Recipe& r) { r.precision = "bf16-true"; }},
     {"bf16-mixed, selective",
      [](recipe::Recipe& r) {

@@ -57,7 +57,8 @@ struct Case {
     return fmt::format(
         "{}{}{}, {} steps{}", tests::describe(recipe, shape),
         recipe.optimizer.stochastic_rounding ? ", rounded at random" : "",
-        recipe.model.dropout ? fmt::format(", dropout {}", *recipe.model.dropout) : "", steps,
+        recipe.model.dropout ? fmt::format(", dropout {}", *recipe.model.dropout) : "",
+        recipe.train.neftune_noise_alpha ? ", noise" : "", steps,
         refused.nth == 0 ? ""
                          : fmt::format(", allocation {} of step {} refused on {}", refused.nth,
                                        refused.step + 1, refused.ledger->device()));
@@ -115,6 +116,13 @@ void draw_graphs(Case& drawn, uint64_t seed) {
   drawn.steps = 4;  // the third one records
 }
 
+// Likewise.
+void draw_noise(Case& drawn, uint64_t seed) {
+  std::mt19937_64 random(~seed);
+  const bool has_encoder = tests::tiny_model(drawn.shape)->reads().source;
+  if (random() % 4 == 0 && !has_encoder) drawn.recipe.train.neftune_noise_alpha = 5;
+}
+
 Case draw(uint64_t seed) {
   std::mt19937 random(static_cast<uint32_t>(seed));
   const std::vector<std::string> shapes = all_shapes();
@@ -134,6 +142,7 @@ Case draw(uint64_t seed) {
                      .ledger = &ledger};
   }
   draw_graphs(drawn, seed);
+  draw_noise(drawn, seed);
   return drawn;
 }
 

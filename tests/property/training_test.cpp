@@ -1,6 +1,7 @@
 // What must hold for any training: how a global batch is cut, packed or padded changes nothing.
 // SPDX-License-Identifier: Apache-2.0
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,7 +12,10 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "core/memory/ledger.h"
+#include "engine/batch.h"
+#include "engine/parallel/context_parallel.h"
 #include "recipe/techniques/technique.h"
 #include "support/case_sample.h"
 #include "support/fixed_order.h"
@@ -91,6 +95,61 @@ TEST_F(Training, AnyCutOfTheGlobalBatchTrainsTheSame) {
     expect_same_losses(expected, train(cut, eight_in(size), 5), 1e-5);
     expect_same_weights(whole, cut, 1e-4);
   }
+}
+
+// As transformers' hook for NEFTune draws it: uniform up to alpha / sqrt(tokens * width), for each
+// document by its own tokens, as the paper has it.
+TEST_F(Training, NoiseIsAsWideAsTheDocumentSays) {
+  for (const char* const shape : {"llama", "gpt2", "opt-after"}) {
+    SCOPED_TRACE(shape);
+    TinyRun run(tiny_recipe(), samples_, shape);
+    const std::vector<int64_t> two = {0, 1};
+    const auto batch = run.batches->make(two);
+    nn::Batch own = engine::own_tokens(*batch, run.engine.device, *run.engine.mesh,
+                                       engine::noise_of(*batch, 6));
+    nn::Pass pass{.dropout_key = 11};
+    const auto hidden_with = [&] {
+      return run.engine.units.front()->forward({}, own, pass).at("hidden").cpu().to(at::kDouble);
+    };
+    const at::NoGradGuard no_gradients;
+    const at::Tensor noisy = hidden_with();
+    EXPECT_TRUE(at::equal(noisy, hidden_with())) << "the key's alone";
+    pass.dropout_key = 12;
+    EXPECT_FALSE(at::equal(noisy, hidden_with()));
+    pass.dropout_key = 11;
+    own.noise = at::Tensor();
+    const at::Tensor drawn = noisy - hidden_with();
+    if (std::string(shape) != "llama") continue;  // dropout and products come behind
+    for (size_t document = 0; document < 2; ++document) {
+      const int64_t begin = batch->cu_seqlens[document], end = batch->cu_seqlens[document + 1];
+      const at::Tensor rows = drawn.slice(0, begin, end);
+      const double bound = 6 / std::sqrt(static_cast<double>(rows.numel()));
+      const auto count = static_cast<double>(rows.numel());
+      EXPECT_LE(rows.abs().max().item<double>(), bound * 1.0001);
+      EXPECT_NEAR(rows.mean().item<double>(), 0, 6 * bound / std::sqrt(3 * count));
+      EXPECT_NEAR(rows.square().mean().item<double>(), bound * bound / 3,
+                  6 * 0.3 * bound * bound / std::sqrt(count));
+    }
+  }
+}
+
+TEST_F(Training, NoiseIsForTrainingAlone) {
+  recipe::Recipe recipe = tiny_recipe();
+  TinyRun plain(recipe, samples_);
+  recipe.train.neftune_noise_alpha = 5;
+  TinyRun noisy(recipe, samples_), again(recipe, samples_);
+  const auto held_out = [&](TinyRun& run) { return run.run.evaluate(*run.batches, 4).loss; };
+  EXPECT_EQ(held_out(noisy), held_out(plain));
+  const std::vector<double> losses = train(noisy, eight_in(4), 5);
+  EXPECT_EQ(train(again, eight_in(4), 5), losses);
+  EXPECT_NE(losses.front(), train(plain, eight_in(4), 5).front());
+  EXPECT_LT(held_out(noisy), losses.front());
+  recipe.train.neftune_noise_alpha = 0;
+  TinyRun none(recipe, samples_), bare(tiny_recipe(), samples_);
+  EXPECT_EQ(train(none, eight_in(4), 2), train(bare, eight_in(4), 2));
+  recipe.train.neftune_noise_alpha = 5;
+  EXPECT_THROW(TinyRun(recipe, random_samples(8, 40, 5, tests::tiny_model("t5")->reads()), "t5"),
+               UserError);
 }
 
 TEST_F(Training, AnyCutOfAnswersTrainsTheSame) {

@@ -271,11 +271,10 @@ dtype: fp32
 TEST(ImportedRun, WritesTheRecipeAndSaysWhatItRefuses) {
   const TempFolder folder;
   const fs::path recipe =
-      write_text(folder / "a.yaml", "base_model: m\nlearning_rate: 1e-4\nneftune_noise_alpha: 5\n");
+      write_text(folder / "a.yaml", "base_model: m\nlearning_rate: 1e-4\nscaling_softmax: true\n");
   const Result result = run({"import", recipe, "-o", folder / "ours.yaml"});
   EXPECT_EQ(result.exit_code, 2);
-  EXPECT_NE(result.output.find("a.yaml:3: neftune_noise_alpha: "), std::string::npos)
-      << result.output;
+  EXPECT_NE(result.output.find("a.yaml:3: scaling_softmax: "), std::string::npos) << result.output;
   EXPECT_NE(read_file(folder / "ours.yaml").find("lr: 0.0001  # line 2: learning_rate"),
             std::string::npos);
   EXPECT_EQ(run({"import", recipe, "-o", folder / "ours.yaml"}).output, result.output) << "anew";

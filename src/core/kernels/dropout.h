@@ -1,6 +1,6 @@
 // Dropout (Srivastava et al. 2014): out[i] = kept(i) ? x[i] / (1 - probability) : 0. The mask is a
 // hash of (key, i), so the backward and a recomputed forward draw it again instead of storing it,
-// on any device and number of threads.
+// on any device and number of threads. And noise that is drawn and numbered the same way.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -42,6 +42,10 @@ struct Dropout {
   // numbers, counted with the skipped rows.
   RowPlaces places;
   int64_t first_index = 0;  // of the first element
+  // Given, for rows of `columns`: no mask, out[i] = x[i] + noise_scale * noise[row] * u(i), u
+  // uniform in [-1, 1]; rows are those of first_column, before `places`.
+  const float* noise = nullptr;
+  float noise_scale = 1;
 
   // Elements whose 32 random bits are below this are dropped.
   uint32_t threshold() const { return static_cast<uint32_t>(probability * 4294967295.0); }

@@ -4,6 +4,8 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/index_select.h>
 
+#include <cmath>
+
 #include "core/kernels/random_key.h"
 #include "core/nn/input_observer.h"
 #include "core/ops/dropout.h"
@@ -99,6 +101,14 @@ at::Tensor dropout(const at::Tensor& x, double probability, const std::string& s
   const bool is_part = other_rows(like) != nullptr;
   return ops::dropout(x, probability, mask_key(pass, site),
                       is_part ? like.share->rank() * x.numel() : 0, /*whole_columns=*/0, pass.rows);
+}
+
+void add_noise(const at::Tensor& x, const Batch& batch, const Pass& pass, const Parameter& table) {
+  if (!batch.noise.defined() || !pass.dropout_key) return;
+  const bool is_part = other_rows(table) != nullptr;
+  ops::add_noise(x, batch.noise, 1 / std::sqrt(static_cast<double>(x.size(-1))),
+                 mask_key(pass, "embedding noise"), is_part ? table.share->rank() * x.size(0) : 0,
+                 pass.rows);
 }
 
 at::Tensor dropout_features(const at::Tensor& x, double probability, const std::string& site,

@@ -57,6 +57,8 @@ struct Batch {
   std::vector<at::Tensor> columns;
   // (1) float32: what the objective's estimate() found before the step; undefined without one.
   at::Tensor estimate;
+  // (N) float32: noise on each token's embedding while training (nn::add_noise); undefined: none.
+  at::Tensor noise;
   // Set with context parallelism: N then counts this rank's tokens, and cu_seqlens is undefined.
   // Only attention reads other ranks' tokens.
   std::optional<ops::ContextShare> context;
@@ -74,7 +76,7 @@ template <class BatchOrConst, class Visit>
 void for_each_tensor(BatchOrConst& batch, const Visit& visit) {
   for (auto* tensor : {&batch.input_ids, &batch.targets, &batch.counted.rows,
                        &batch.counted.targets, &batch.positions, &batch.real.on_device,
-                       &batch.pixels, &batch.picture_rows, &batch.estimate})
+                       &batch.pixels, &batch.picture_rows, &batch.estimate, &batch.noise})
     visit(*tensor);
   for (auto& column : batch.columns) visit(column);
   visit(batch.cu_seqlens);

@@ -4,6 +4,7 @@
 #include <ATen/ops/empty_like.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "base/error.h"
@@ -79,6 +80,29 @@ at::Tensor dropout(const at::Tensor& x, double probability, kernels::MaskKey key
   SNUG_CHECK(probability >= 0 && probability < 1, "dropout with a probability of {}", probability);
   if (probability == 0) return x;
   return DropoutFunction::apply(x, probability, key, first_element, whole_columns, rows);
+}
+
+void add_noise(const at::Tensor& x, const at::Tensor& noise, double scale, kernels::MaskKey key,
+               int64_t first_row, const kernels::RowPlaces& rows) {
+  SNUG_CHECK(x.is_contiguous(), "noise on rows that do not lie one after another");
+  // Ranks that share rows may have some of no token behind them.
+  const int64_t columns = x.size(-1), count = std::min(x.size(0), noise.size(0) - first_row);
+  if (count <= 0) return;
+  kernels::Dropout args{.type = to_scalar(x.scalar_type()),
+                        .count = count * columns,
+                        .x = read_pointer(x),
+                        .out = write_pointer(x),
+                        .key = key.own,
+                        .pass_key = key.of_pass,
+                        .key_mixes = key.mixes,
+                        .columns = columns,
+                        .first_column = first_row * columns,
+                        .whole_columns = columns,
+                        .places = rows,
+                        .noise = read_pointer<float>(noise),
+                        .noise_scale = static_cast<float>(scale)};
+  run_on(
+      x, [&] { kernels::cpu::dropout(args); }, [&] { cuda::dropout(args); });
 }
 
 }  // namespace snug::ops

@@ -20,4 +20,10 @@ at::Tensor dropout(const at::Tensor& x, double probability, kernels::MaskKey key
                    int64_t first_element = 0, int64_t whole_columns = 0,
                    const kernels::RowPlaces& rows = {});
 
+// Adds noise to x (c, D) in place, uniform within ±scale·noise[row]; gradients pass through
+// unchanged. noise (rows) float32: those that x's begin in at `first_row`; where they end, x has no
+// noise. Draws as dropout does.
+void add_noise(const at::Tensor& x, const at::Tensor& noise, double scale, kernels::MaskKey key,
+               int64_t first_row = 0, const kernels::RowPlaces& rows = {});
+
 }  // namespace snug::ops

@@ -100,14 +100,15 @@ void check_context(const models::Model& model, const dist::Mesh& mesh) {
       ranks, reads.image_size > 0 ? "pictures" : "a source with an encoder");
 }
 
-nn::Batch own_tokens(const data::MicroBatch& batch, at::Device device, const dist::Mesh& mesh) {
+nn::Batch own_tokens(const data::MicroBatch& batch, at::Device device, const dist::Mesh& mesh,
+                     std::vector<float> noise) {
   const int64_t ranks = mesh.size(dist::Axis::Context);
   // Ranks that share a vocabulary exchange as many rows as are selected, so the selection must be
   // the same on all of them.
   if (ranks == 1 && mesh.size(dist::Axis::Tensor) > 1)
-    return to_device(batch, device, HeadRows::All);
+    return to_device(batch, device, HeadRows::All, noise);
   if (ranks == 1) {
-    nn::Batch own = to_device(batch, device);
+    nn::Batch own = to_device(batch, device, HeadRows::Counted, noise);
     own.most_tokens = most_tokens(std::ssize(batch.input_ids), mesh.group(dist::Axis::Expert));
     return own;
   }
@@ -133,7 +134,11 @@ nn::Batch own_tokens(const data::MicroBatch& batch, at::Device device, const dis
   own.loss_tokens = batch.loss_tokens;
   // All rows are used: the number that count varies too much between ranks and batches to be
   // planned.
-  nn::Batch result = to_device(own, device);
+  if (!noise.empty()) {
+    noise.resize(all.input_ids.size(), 0.f);
+    noise = rows_of(noise, ranges);
+  }
+  nn::Batch result = to_device(own, device, HeadRows::Counted, noise);
   result.cu_seqlens = {};
   ops::ContextShare& share = result.context.emplace();
   share.group = &mesh.group(dist::Axis::Context);

@@ -18,8 +18,9 @@ void check_context(const models::Model& model, const dist::Mesh& mesh);
 
 // This rank's tokens of a micro-batch, on the device; all of them without a context axis. Padding
 // of the last chunk is a document of its own without targets. loss_tokens counts the
-// whole micro-batch.
-nn::Batch own_tokens(const data::MicroBatch& batch, at::Device device, const dist::Mesh& mesh);
+// whole micro-batch. `noise`: of all tokens (noise_of), or empty.
+nn::Batch own_tokens(const data::MicroBatch& batch, at::Device device, const dist::Mesh& mesh,
+                     std::vector<float> noise = {});
 
 // How many ranks have an objective's sum of such a batch: where they share documents each has its
 // rows' share of a sum over tokens, and the whole of one over documents.

@@ -95,6 +95,10 @@ void check_ranks(const recipe::Recipe& recipe, const dist::Mesh& mesh) {
 }  // namespace
 
 void check_objective(const models::Model& model, const recipe::Recipe& recipe) {
+  if (recipe.train.neftune_noise_alpha.value_or(0) > 0 && model.reads().source)
+    throw UserError(
+        "train.neftune_noise_alpha = {}: NEFTune is for models without an encoder; leave it out",
+        *recipe.train.neftune_noise_alpha);
   const bool scores = recipe::scores_documents(recipe.objective.name);
   if (scores != !model.labels().empty())
     throw UserError(

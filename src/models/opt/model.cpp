@@ -140,6 +140,7 @@ std::vector<nn::Linear*> Embedding::linears() {
 
 nn::State Embedding::forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) {
   at::Tensor words = nn::look_up(batch.input_ids, tokens_, pass);
+  nn::add_noise(words, batch, pass, tokens_);
   if (input.has("picture") && batch.picture_rows.defined())
     words = nn::replace_rows(words, input.at("picture"), batch.picture_rows, tokens_);
   if (project_in_) words = project_in_->forward(words, pass);

@@ -295,7 +295,8 @@ constexpr KeyRow kAxolotlRows[] = {
      Way::Idle,
      {},
      kOwnKernels},
-    {"scaling_softmax neftune_noise_alpha noisy_embedding_alpha use_eaft "
+    {"neftune_noise_alpha noisy_embedding_alpha", Way::Same, "train.neftune_noise_alpha"},
+    {"scaling_softmax use_eaft "
      "liger_use_token_scaling dense_mixer diffusion spectrum_top_fraction",
      Way::Off,
      {},

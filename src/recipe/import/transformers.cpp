@@ -111,10 +111,8 @@ constexpr KeyRow kTransformersRows[] = {
     {"debug past_index use_legacy_prediction_loop", Way::Idle, {}, "a switch of transformers"},
 
     // Refused unless off
-    {"neftune_noise_alpha optim_args optim_target_modules parallelism_config",
-     Way::Off,
-     {},
-     kNoSuchTechnique},
+    {"neftune_noise_alpha", Way::Same, "train.neftune_noise_alpha"},
+    {"optim_args optim_target_modules parallelism_config", Way::Off, {}, kNoSuchTechnique},
     {"auto_find_batch_size", Way::Off, "train.on_oom",
      "give --train.on_oom split, or let --fit choose the micro-batch"},
     {"adafactor", Way::Off, "optimizer.class_path", "give optim: adafactor instead"},

@@ -252,6 +252,14 @@ std::vector<Row> train_rows(TrainOptions& t) {
        .min = 0,
        .max = 1},
       {.theme = kTraining,
+       .key = "train.neftune_noise_alpha",
+       .slot = &t.neftune_noise_alpha,
+       .help =
+           "NEFTune: noise on the embeddings of tokens while training, uniform up to "
+           "alpha / sqrt(tokens of the sample * hidden size) (5 to 15 are usual); none: without",
+       .min = 0,
+       .max = 1000},
+      {.theme = kTraining,
        .key = "train.z_loss",
        .slot = &t.z_loss,
        .help = "z-loss: weight of log(sum(exp(logits)))^2 in the loss, which keeps logits small "

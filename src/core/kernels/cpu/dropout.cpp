@@ -20,6 +20,7 @@ void dropout(const Dropout& args) {
             Dropout own = args;
             own.x = static_cast<const char*>(args.x) + row * row_bytes;
             own.out = static_cast<char*>(args.out) + row * row_bytes;
+            if (args.noise != nullptr) own.noise = args.noise + before + row;
             own.first_index = args.places.of(before + row) * args.whole_columns + column;
             range(own, 0, args.columns);
           }

@@ -1,4 +1,5 @@
-// Dropout: how many are kept, that the rest is scaled, and that the mask is the key's alone.
+// Dropout: how many are kept, that the rest is scaled, and that the mask is the key's alone; noise
+// that is drawn the same way.
 // SPDX-License-Identifier: Apache-2.0
 #include "core/kernels/dropout.h"
 
@@ -83,6 +84,70 @@ TEST(Dropout, ColumnsHaveTheMaskOfTheWholeMatrix) {
     for (int64_t i = 0; i < kRows * kOwn; ++i)
       ASSERT_EQ(out[i], whole[i / kOwn * kColumns + kFirst + i % kOwn]) << i;
   });
+}
+
+// Uniform in each row up to what the row has.
+TEST(Noise, IsUniformWithinARowsBounds) {
+  constexpr int64_t kColumns = 1003;
+  const std::vector<float> sizes = {0.F, 0.5F, 2.F}, start(3 * kColumns, 1.F);
+  const auto noisy = [&](uint64_t key, int threads) {
+    std::vector<float> out = start;
+    dropout({.count = std::ssize(out),
+             .x = out.data(),
+             .out = out.data(),
+             .key = key,
+             .num_threads = threads,
+             .columns = kColumns,
+             .whole_columns = kColumns,
+             .noise = sizes.data(),
+             .noise_scale = 0.25F});
+    return out;
+  };
+  const std::vector<float> expected = noisy(5, 1);
+  on_every_isa([&] { EXPECT_EQ(noisy(5, 0), expected); });
+  EXPECT_NE(noisy(6, 1), expected);
+  for (int64_t row = 0; row < 3; ++row) {
+    const double bound = 0.25 * sizes[static_cast<size_t>(row)];
+    double sum = 0, squares = 0;
+    for (int64_t i = 0; i < kColumns; ++i) {
+      const double drawn = expected[static_cast<size_t>(row * kColumns + i)] - 1.0;
+      ASSERT_LE(std::abs(drawn), bound + 1e-6);
+      sum += drawn;
+      squares += drawn * drawn;
+    }
+    // A uniform distribution's mean and variance, within six standard deviations.
+    EXPECT_NEAR(sum / kColumns, 0, 6 * bound / std::sqrt(3.0 * kColumns));
+    EXPECT_NEAR(squares / kColumns, bound * bound / 3,
+                6 * bound * bound * 0.3 / std::sqrt(1.0 * kColumns));
+  }
+}
+
+TEST(Noise, OfSomeRowsIsThatOfAllRows) {
+  constexpr int64_t kRows = 8, kColumns = 37;
+  std::vector<float> sizes(kRows), whole(kRows * kColumns), part(4 * kColumns), moved = part;
+  for (size_t i = 0; i < sizes.size(); ++i) sizes[i] = 0.1F * static_cast<float>(i + 1);
+  const auto add = [&](std::vector<float>& x, int64_t first_row, RowPlaces places,
+                       const float* of_rows) {
+    dropout({.count = std::ssize(x),
+             .x = x.data(),
+             .out = x.data(),
+             .key = 9,
+             .columns = kColumns,
+             .first_column = first_row * kColumns,
+             .whole_columns = kColumns,
+             .places = places,
+             .noise = of_rows});
+  };
+  add(whole, 0, {}, sizes.data());
+  add(part, 3, {}, sizes.data());  // as ranks that share rows have them
+  for (int64_t i = 0; i < 4 * kColumns; ++i) ASSERT_EQ(part[i], whole[3 * kColumns + i]) << i;
+  // Rows 2, 3 and 6, 7, as ranks that share sequences have them.
+  const std::vector<float> own = {sizes[2], sizes[3], sizes[6], sizes[7]};
+  add(moved, 0, {.stretch = 2, .first = 2, .second = 6}, own.data());
+  for (int64_t i = 0; i < 2 * kColumns; ++i) {
+    ASSERT_EQ(moved[i], whole[2 * kColumns + i]) << i;
+    ASSERT_EQ(moved[2 * kColumns + i], whole[6 * kColumns + i]) << i;
+  }
 }
 
 }  // namespace

@@ -186,6 +186,15 @@ Tensors run_odd_dropout(const Place& p) {
   return p.with_gradients(ops::dropout(x.slice(0, 1), 0.25, 7), {x});
 }
 
+Tensors run_noise(const Place& p) {
+  const at::Tensor x = p.make(1, {37, 47});
+  std::vector<float> sizes(40);
+  for (size_t i = 0; i < sizes.size(); ++i) sizes[i] = 0.1F * static_cast<float>(i % 7);
+  const at::Tensor noise = at::tensor(sizes).to(x.device());
+  ops::add_noise(x, noise, 0.5, 7, /*first_row=*/3);
+  return {x};
+}
+
 Tensors run_cross_entropy(const Place& p) {
   const at::Tensor x = p.leaf(1, {6, 16});
   const at::Tensor w = p.leaf(2, {50, 16});
@@ -281,6 +290,7 @@ const std::vector<Operator> kOperators = {
     {"Embedding", run_embedding},
     {"EmbeddingOfPadding", run_embedding_of_padding},
     {"OddDropout", run_odd_dropout},
+    {"Noise", run_noise},
     {"LinearCrossEntropy", run_cross_entropy},
     {"Attention", [](const Place& p) { return attend(p, 4, 4, 0); }},
     {"SharedHeadsAttention", [](const Place& p) { return attend(p, 6, 2, 0); }},

@@ -6,9 +6,25 @@
 
 namespace snug::kernels::cpu {
 namespace SNUG_ISA {
+namespace {
+
+// Within one row.
+void noise_range(const Dropout& a, int64_t begin, int64_t end) {
+  const F size = broadcast(*a.noise * a.noise_scale * 0x1p-31f);
+  with_type(a.type, [&](auto tag) {
+    using T = decltype(tag);
+    sweep(begin, end, [&](int64_t i, auto lanes) {
+      const F drawn = __builtin_convertvector((I)random_bits(a.key, a.first_index + i), F);
+      write<T>(a.out, i, read<T>(a.x, i, lanes) + size * drawn, lanes);
+    });
+  });
+}
+
+}  // namespace
 
 void dropout_range(const Dropout& args, int64_t begin, int64_t end) {
   const Dropout a = args;
+  if (a.noise != nullptr) return noise_range(a, begin, end);
   const uint32_t threshold = a.threshold();
   const F scale = broadcast(a.scale());
   with_type(a.type, [&](auto tag) {
