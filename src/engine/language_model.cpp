@@ -103,7 +103,9 @@ LanguageModel open_language_model(const std::filesystem::path& path, at::Device 
   LanguageModel result;
   result.path = checkpoint.path;
   result.precision = nn::parse_precision(options.precision);
-  result.tokenizer = open_tokenizer(checkpoint);
+  result.tokenizer =
+      open_tokenizer(checkpoint, directories.empty() ? std::string() : directories.front(),
+                     options.data != nullptr ? *options.data : recipe::DataOptions{});
   // Checks that the adapter fits before a large model is read.
   OwnWeights own;
   for (const std::string& directory : directories) {

@@ -13,6 +13,7 @@
 #include "core/nn/precision.h"
 #include "engine/exec/executor.h"
 #include "models/family.h"
+#include "recipe/recipe.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace snug::engine {
@@ -37,9 +38,10 @@ struct LanguageModel {
 
 struct LanguageModelOptions {
   std::string precision = "bf16-true";
-  std::string quantize;               // "bnb.nf4" …; empty: weights of that precision
-  int64_t max_seqlen = 0;             // tokens
-  std::vector<std::string> adapters;  // folders
+  std::string quantize;                       // "bnb.nf4" …; empty: weights of that precision
+  int64_t max_seqlen = 0;                     // tokens
+  std::vector<std::string> adapters;          // folders
+  const recipe::DataOptions* data = nullptr;  // whose chat_template and eos_token count, if any
   // Whether the caller knows what to do with a model that scores documents and writes no text.
   bool takes_scores = false;
 };

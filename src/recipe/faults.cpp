@@ -59,7 +59,7 @@ constexpr Synonym kSynonyms[] = {
     {"num_epochs", "train.epochs"},
     {"sequence_len", "train.max_seq_length"},
     {"sample_packing", "data.packing"},
-    {"chat_template", "data.prompt_style"},
+    {"chat_template", "data.chat_template"},
     {"lora_target_linear", "lora_target_modules"},
     {"val_set_size", "data.val_split_fraction"},
     {"gradient_clipping", "train.max_norm"},

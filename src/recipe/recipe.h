@@ -26,6 +26,8 @@ struct DataOptions {
   double val_split_fraction = 0.05;
   std::optional<std::string> val_path;  // a validation file, instead of a split
   std::string prompt_style = "auto";    // auto | alpaca | chat | plain | flan | longform
+  std::string chat_template;  // a name, a file, a folder or Jinja itself; empty: the model's
+  std::string eos_token;      // empty: the model's
   bool include_multiturn_conversations = false;
   bool split_turns = false;
   bool keep_empty_answers = false;

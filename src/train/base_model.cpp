@@ -204,7 +204,8 @@ BaseModel::BaseModel(const recipe::Recipe& recipe) : recipe_(recipe) {
                       ? models::open_checkpoint(recipe_.checkpoint_dir)
                       : engine::open_base(recipe_.lora.adapter, recipe_.checkpoint_dir);
   if (is_random()) checkpoint_.model = models::model_from_config(recipe_.model.config);
-  if (reads_text) tokenizer_ = engine::open_tokenizer(checkpoint_);
+  if (reads_text)
+    tokenizer_ = engine::open_tokenizer(checkpoint_, recipe_.lora.adapter, recipe_.data);
   engine::prepare_head(checkpoint_, recipe_, tokenizer_.get());
   engine::choose_trained(model(), recipe_);
   if (!recipe_.lora.adapter.empty()) engine::check_started(recipe_, checkpoint_);

@@ -260,7 +260,8 @@ void convert_model(const recipe::ConvertOptions& options, const std::string& to)
                  "of the model the language model alone (%s); left out: %s of other parts\n",
                  checkpoint.model->hugging_face_config().value("model_type", "").c_str(),
                  checkpoint.left_out.c_str());
-  const auto tokenizer = engine::open_tokenizer(checkpoint);
+  const auto tokenizer =
+      engine::open_tokenizer(checkpoint, is_adapter ? options.source : std::string());
   const at::ScalarType type = weight_type(options.dtype, checkpoint);
   std::optional<files::ImportanceMatrix> importance;
   if (!options.imatrix.empty()) importance = files::read_importance(options.imatrix);
@@ -379,7 +380,7 @@ void merge(const recipe::MergeOptions& options) {
   run.precision = options.precision;
   engine::quantize_weights(*base.model, run);
   if (options.quantize.empty()) warn_of_quantized_base(options.checkpoint_dir);
-  const auto tokenizer = engine::open_tokenizer(base);
+  const auto tokenizer = engine::open_tokenizer(base, options.checkpoint_dir);
   const at::ScalarType type = weight_type(options.dtype, base);
   const auto untied = engine::parts_head(base, adapter) ? models::model_with_own_head(*base.model)
                                                         : std::unique_ptr<models::Model>();

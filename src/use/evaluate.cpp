@@ -93,6 +93,7 @@ void evaluate(const recipe::EvaluateOptions& options) {
                                                                {.precision = options.precision,
                                                                 .quantize = options.quantize,
                                                                 .adapters = adapters,
+                                                                .data = &options.data,
                                                                 .takes_scores = true});
   if (!lm.model->labels().empty()) {
     const nlohmann::json scores = evaluate_scores(options, lm);

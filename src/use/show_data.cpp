@@ -49,18 +49,20 @@ bool is_gguf(const fs::path& path) {
          });
 }
 
-TokenizerOf open_tokenizer_of(const fs::path& given) {
-  const fs::path path = engine::is_adapter_directory(given) ? engine::find_base(given) : given;
+TokenizerOf open_tokenizer_of(const fs::path& given, const recipe::DataOptions& data) {
+  const bool is_adapter = engine::is_adapter_directory(given);
+  const fs::path path = is_adapter ? engine::find_base(given) : given;
   TokenizerOf found{.path = path, .tokenizer = {}, .model = {}};
   if (!fs::exists(path)) throw UserError("model {} does not exist", path.string());
-  if (is_gguf(path)) {
-    models::Checkpoint checkpoint = models::open_checkpoint(path);
-    found.tokenizer = engine::open_tokenizer(checkpoint);
+  models::Checkpoint checkpoint;
+  if (is_gguf(path))
+    checkpoint = models::open_checkpoint(path);
+  else
+    checkpoint.path = path;
+  found.tokenizer = engine::open_tokenizer(checkpoint, is_adapter ? given : fs::path(), data);
+  if (is_gguf(path))
     found.model = std::move(checkpoint.model);
-    return found;
-  }
-  found.tokenizer = tokenizer::Tokenizer::from_directory(path);
-  if (fs::exists(path / "config.json"))
+  else if (fs::exists(path / "config.json"))
     found.model = models::model_from_config(path / "config.json");
   return found;
 }
@@ -410,7 +412,7 @@ void print_json(const std::vector<ShownSample>& shown, const data::Dataset& data
 
 void show_data(const recipe::ShowDataOptions& options) {
   set_verbose(options.verbose);
-  const TokenizerOf found = open_tokenizer_of(options.checkpoint_dir);
+  const TokenizerOf found = open_tokenizer_of(options.checkpoint_dir, options.data);
   recipe::Recipe recipe;
   recipe.data = options.data;
   recipe.access_token = options.access_token;

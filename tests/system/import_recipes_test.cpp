@@ -39,7 +39,8 @@ std::vector<TheirRecipe> recipes_of(const std::string& program) {
   return recipes;
 }
 
-// A folder with a small model of the family, for the tokenizer of tiny_checkpoint().
+// A folder with a small model of the family, for the tokenizer of tiny_checkpoint() with the ends
+// of sequences that recipes name.
 fs::path write_model(const fs::path& folder, const std::string& family) {
   const fs::path made = folder / family;
   if (fs::exists(made)) return made;
@@ -51,8 +52,17 @@ fs::path write_model(const fs::path& folder, const std::string& family) {
   config["intermediate_size"] = 128;
   for (const char* token : {"bos_token_id", "eos_token_id", "pad_token_id"}) config.erase(token);
   std::ofstream(made / "config.json") << config;
-  for (const char* file : {"tokenizer.json", "tokenizer_config.json"})
-    fs::copy_file(fs::path(tiny_checkpoint()) / file, made / file);
+  fs::copy_file(fs::path(tiny_checkpoint()) / "tokenizer_config.json",
+                made / "tokenizer_config.json");
+  json tokenizer = json::parse(read_file(fs::path(tiny_checkpoint()) / "tokenizer.json"));
+  json mark = tokenizer["added_tokens"][0];
+  mark["id"] = 300;
+  for (const char* end : {"</s>", "<|endoftext|>", "<|eot_id|>"}) {
+    mark["content"] = end;
+    tokenizer["added_tokens"].push_back(mark);
+    mark["id"] = mark["id"].get<int>() + 1;
+  }
+  std::ofstream(made / "tokenizer.json") << tokenizer;
   return made;
 }
 

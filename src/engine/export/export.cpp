@@ -98,16 +98,31 @@ json config_of(const models::Model& model, const tokenizer::Tokenizer* tokenizer
     if (id >= 0 && language.value(key, json()).is_null()) language[key] = id;
   };
   fill("bos_token_id", tokenizer->special().bos);
+  if (tokenizer->has_other_eos()) language["eos_token_id"] = nullptr;
   fill("eos_token_id", tokenizer->special().eos);
   return config;
 }
 
+// One end of sequence and the others that there were, as transformers' Trainer joins them.
+json joined_ends(int32_t eos, const json& before) {
+  json ends = json::array({eos});
+  for (const json& id : before.is_array() ? before : json::array({before}))
+    if (id.is_number_integer() && id != eos) ends.push_back(id);
+  return ends.size() == 1 ? ends.front() : ends;
+}
+
 // The source's own, for how its answers are drawn; else made of the config.
-json generation_config(const json& config, const fs::path& source) {
+json generation_config(const json& config, const fs::path& source,
+                       const tokenizer::Tokenizer* tokenizer) {
   const fs::path own = source / "generation_config.json";
   if (fs::exists(own))
-    if (json kept = json::parse(read_file(own, size_t{1} << 20), nullptr, false); kept.is_object())
+    if (json kept = json::parse(read_file(own, size_t{1} << 20), nullptr, false);
+        kept.is_object()) {
+      if (tokenizer != nullptr && tokenizer->has_other_eos())
+        kept["eos_token_id"] =
+            joined_ends(tokenizer->special().eos, kept.value("eos_token_id", json()));
       return kept;
+    }
   json out{{"_from_model_config", true}};
   const json& language = config.contains("text_config") ? config["text_config"] : config;
   for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id"})
@@ -135,7 +150,7 @@ void export_hugging_face(const fs::path& directory, models::Model& model,
         write_json(folder / "config.json", config);
         if (model.labels().empty())  // others generate nothing
           write_json(folder / "generation_config.json",
-                     generation_config(config, options.processor));
+                     generation_config(config, options.processor, tokenizer));
         if (tokenizer != nullptr) tokenizer->write_directory(folder);
         write_processor_files(folder, model, options.processor);
       },
@@ -146,10 +161,10 @@ int64_t hugging_face_bytes(models::Model& model, const tokenizer::Tokenizer* tok
                            const ExportOptions& options) {
   const FileTensors tensors = arrange(model, models::Layout::HuggingFace, options.dtype);
   const json config = config_of(model, tokenizer);
-  const int64_t bytes = files::sharded_bytes(tensors.infos, options.max_shard_bytes) +
-                        std::ssize(config.dump(2)) +
-                        std::ssize(generation_config(config, options.processor).dump(2)) +
-                        (tokenizer == nullptr ? 0 : tokenizer->directory_bytes());
+  const int64_t bytes =
+      files::sharded_bytes(tensors.infos, options.max_shard_bytes) + std::ssize(config.dump(2)) +
+      std::ssize(generation_config(config, options.processor, tokenizer).dump(2)) +
+      (tokenizer == nullptr ? 0 : tokenizer->directory_bytes());
   return bytes + files::checksums_bytes(bytes, kSmallFiles + 1);
 }
 
@@ -227,7 +242,8 @@ void export_litgpt(const fs::path& directory, models::Model& model,
         write_file_atomically(folder / "model_config.yaml", model.litgpt_config());
         json config = config_of(model, &tokenizer);
         write_json(folder / "config.json", config);
-        write_json(folder / "generation_config.json", generation_config(config, options.processor));
+        write_json(folder / "generation_config.json",
+                   generation_config(config, options.processor, &tokenizer));
         tokenizer.write_directory(folder);
       },
       options.add);

@@ -1,10 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/export/vocabulary.h"
 
+#include <utility>
+
 #include "base/error.h"
+#include "base/files.h"
+#include "text/template/named_templates.h"
 
 namespace snug::engine {
 namespace {
+
+namespace fs = std::filesystem;
+using tokenizer::Tokenizer;
+using tokenizer::TokenizerChanges;
+
+constexpr size_t kMaxTemplateBytes = size_t{1} << 24;
 
 tokenizer::GgufVocabulary read_vocabulary(const files::GgufFile& file) {
   const auto id = [&](const char* key) {
@@ -29,12 +39,82 @@ tokenizer::GgufVocabulary read_vocabulary(const files::GgufFile& file) {
   return v;
 }
 
+// What the model itself says.
+TokenizerChanges own_of(const models::Checkpoint& checkpoint) {
+  if (checkpoint.gguf == nullptr) return tokenizer::changes_in(checkpoint.path);
+  const tokenizer::GgufVocabulary own = read_vocabulary(*checkpoint.gguf);
+  const int32_t eos = own.special.eos;
+  const bool is_token = eos >= 0 && eos < std::ssize(own.tokens);
+  return {.chat_template = own.chat_template, .eos_token = is_token ? own.tokens[eos] : ""};
+}
+
+// What stands beside an adapter and not in its model.
+TokenizerChanges changes_beside(const fs::path& adapter, const models::Checkpoint& checkpoint) {
+  TokenizerChanges changes = tokenizer::changes_in(adapter);
+  if (changes.empty()) return changes;
+  const TokenizerChanges own = own_of(checkpoint);
+  if (changes.chat_template == own.chat_template) changes.chat_template.clear();
+  if (changes.eos_token == own.eos_token) changes.eos_token.clear();
+  return changes;
+}
+
+bool has_vocabulary(const fs::path& folder) {
+  return fs::exists(folder / "tokenizer.json") || fs::exists(folder / "tokenizer.model");
+}
+
 }  // namespace
 
-std::unique_ptr<tokenizer::Tokenizer> open_tokenizer(const models::Checkpoint& checkpoint) {
-  if (checkpoint.gguf != nullptr)
-    return tokenizer::Tokenizer::from_gguf(read_vocabulary(*checkpoint.gguf));
-  return tokenizer::Tokenizer::from_directory(checkpoint.path);
+TokenizerChanges changes_of(const recipe::DataOptions& data) {
+  const std::string& given = data.chat_template;
+  TokenizerChanges changes{.where = "data.chat_template = " + given};
+  if (const std::string_view named = tokenizer::named_template(given); !named.empty()) {
+    changes.chat_template = named;
+  } else if (given.find("{%") != std::string::npos || given.find("{{") != std::string::npos) {
+    changes.chat_template = given;
+    changes.where = "data.chat_template";
+  } else if (fs::is_directory(given)) {
+    changes = tokenizer::changes_in(given);
+    if (changes.chat_template.empty())
+      throw UserError("data.chat_template = {}: no file in this folder holds a chat template",
+                      given);
+  } else if (fs::is_regular_file(given)) {
+    changes.chat_template = read_file(given, kMaxTemplateBytes);
+    changes.where = given;
+  } else if (!given.empty()) {
+    throw UserError(
+        "data.chat_template = {}: there is no such file or folder, nor a template of that name; "
+        "give a file of Jinja, a folder of a model that has a template, or one of {}",
+        given, fmt::join(tokenizer::template_names(), ", "));
+  }
+  if (!data.eos_token.empty()) changes.eos_token = data.eos_token;
+  return changes;
+}
+
+std::unique_ptr<Tokenizer> open_tokenizer(const models::Checkpoint& checkpoint,
+                                          const fs::path& adapter,
+                                          const recipe::DataOptions& data) {
+  TokenizerChanges changes = changes_beside(adapter, checkpoint);
+  const bool is_adapters_own = !changes.empty() && has_vocabulary(adapter);
+  TokenizerChanges wanted = changes_of(data);
+  const bool has_template = !wanted.chat_template.empty();
+  if (has_template) {
+    changes.chat_template = std::move(wanted.chat_template);
+    changes.where = std::move(wanted.where);
+  }
+  if (!wanted.eos_token.empty()) changes.eos_token = std::move(wanted.eos_token);
+  std::unique_ptr<Tokenizer> opened =
+      is_adapters_own ? Tokenizer::from_directory(adapter, changes)
+      : checkpoint.gguf != nullptr
+          ? Tokenizer::from_gguf(read_vocabulary(*checkpoint.gguf), changes)
+          : Tokenizer::from_directory(checkpoint.path, changes);
+  if (has_template && opened->ends_of_answers().empty())
+    warn(
+        "{}: it ends an answer with no token that this vocabulary has as a special one, so the end "
+        "is learnt as text, at which generating does not stop by itself (--stop TEXT does); take "
+        "a template whose marks the vocabulary has, or alpaca, which ends answers with the "
+        "eos_token",
+        changes.where);
+  return opened;
 }
 
 void write_vocabulary(const tokenizer::GgufVocabulary& v, files::GgufWriter& out) {

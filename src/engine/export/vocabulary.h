@@ -7,12 +7,20 @@
 
 #include "files/weights/gguf/gguf.h"
 #include "models/family.h"
+#include "recipe/recipe.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace snug::engine {
 
-// Reads the checkpoint's folder, or the vocabulary inside a GGUF file. Throws UserError.
-std::unique_ptr<tokenizer::Tokenizer> open_tokenizer(const models::Checkpoint& checkpoint);
+// What data.chat_template and data.eos_token change. Throws UserError if the template is nowhere.
+tokenizer::TokenizerChanges changes_of(const recipe::DataOptions& data);
+
+// Reads the checkpoint's folder, or the vocabulary inside a GGUF file; in its place the folder of
+// an `adapter` where that says something else, since it was trained so. `data` changes either.
+// Throws UserError.
+std::unique_ptr<tokenizer::Tokenizer> open_tokenizer(const models::Checkpoint& checkpoint,
+                                                     const std::filesystem::path& adapter = {},
+                                                     const recipe::DataOptions& data = {});
 
 // Writes the keys tokenizer.* of a GGUF file.
 void write_vocabulary(const tokenizer::GgufVocabulary& vocabulary, files::GgufWriter& out);

@@ -210,7 +210,9 @@ void open_samples(Planned& p) {
   p.length_is_usual = !p.from_data && !p.recipe.train.max_seq_length && longest > kLongestUsual;
   p.recipe.train.max_seq_length = p.length_is_usual ? kUsualLength : longest;
   if (p.from_data) {
-    const auto tokenizer = synthetic ? nullptr : engine::open_tokenizer(p.checkpoint);
+    const auto tokenizer =
+        synthetic ? nullptr
+                  : engine::open_tokenizer(p.checkpoint, p.recipe.lora.adapter, p.recipe.data);
     data::Dataset dataset =
         engine::open_data(p.recipe, model, p.recipe.checkpoint_dir, tokenizer.get());
     p.reading = dataset.batch_options.reading;

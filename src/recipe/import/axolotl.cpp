@@ -38,15 +38,15 @@ constexpr std::string_view kOwnSchedule = "snug's schedules are cosine, linear a
 constexpr std::string_view kNoSuchOptimizer = "snug does not have this optimizer";
 
 void take_special_tokens(Draft& draft, const Found& tokens) {
-  for (const char* key : {"eos_token", "bos_token"})
-    if (const std::string token = text_in(tokens.node, key); !token.empty())
-      draft.differs(
-          tokens.key,
-          fmt::format("{} {}: snug takes the one of the model's folder; if it is another, "
-                      "change it in tokenizer_config.json",
-                      key, token));
-  if (text_in(tokens.node, "eos_token").empty() && text_in(tokens.node, "bos_token").empty())
-    draft.idle(tokens.key, std::string(kOwnTokenizer));
+  const std::string eos = text_in(tokens.node, "eos_token");
+  const std::string bos = text_in(tokens.node, "bos_token");
+  if (!eos.empty()) draft.set("data.eos_token", eos, tokens.key);
+  if (!bos.empty())
+    draft.differs(tokens.key,
+                  fmt::format("bos_token {}: snug takes the one of the model's folder; if it is "
+                              "another, change it in tokenizer_config.json",
+                              bos));
+  if (eos.empty() && bos.empty()) draft.idle(tokens.key, std::string(kOwnTokenizer));
 }
 
 constexpr KeyRow kAxolotlRows[] = {
@@ -65,10 +65,11 @@ constexpr KeyRow kAxolotlRows[] = {
      kOwnModel},
     {"tokenizer_config tokenizer_use_fast tokenizer_legacy tokenizer_use_mistral_common "
      "tokenizer_type tokenizer_save_jinja_files processor_type processor_kwargs "
-     "fix_untrained_tokens eot_tokens",
+     "fix_untrained_tokens",
      Way::Idle,
      {},
      kOwnTokenizer},
+    {"eot_tokens", Way::Idle, {}, "the end of each answer is learnt, as its template writes it"},
     {"special_tokens", Way::By, {}, {}, {}, take_special_tokens},
     {"tokens added_tokens_overrides shrink_embeddings",
      Way::Off,
@@ -338,7 +339,8 @@ constexpr std::string_view kPairTypes =
 // Keys of a data set that are read, and those without an effect.
 constexpr std::string_view kReadOfDatasets =
     "path type split data_files field_messages message_property_mappings message_field_role "
-    "message_field_content field roles_to_train chat_template train_on_eos train_on_eot "
+    "message_field_content field roles_to_train chat_template chat_template_jinja train_on_eos "
+    "train_on_eot "
     "field_chosen field_rejected";
 constexpr std::string_view kIdleOfDatasets =
     "ds_type name conversation roles trust_remote_code revision";
@@ -352,19 +354,32 @@ std::string bare(std::string_view name) {
   return kept;
 }
 
-// A template by name takes the place of the model's own. Most recipes name the one that the model
-// has; where its name does not say so, the text that is learnt may be another.
+// Their names of templates that snug has too.
+constexpr std::string_view kTemplates =
+    "alpaca=alpaca chatml=chatml gemma=gemma llama3=llama3 phi_3=phi3";
+
+// A template by name takes the place of the model's own. Of those that snug does not have, most
+// recipes name the one that the model has; where its name does not say so, the text that is learnt
+// may be another.
 void take_template(Draft& draft, std::string_view key, const std::string& name) {
   if (name.empty() || name.starts_with("tokenizer_default")) return;
+  if (const std::string_view ours = word_for(kTemplates, name); !ours.empty())
+    return draft.set("data.chat_template", ours, key);
   if (bare(draft.text("base_model")).find(bare(name)) != std::string::npos)
     return draft.differs(
         key, fmt::format("{}: chats are written in the template of the model's folder", name));
-  draft.refuse(
-      key, "data.prompt_style",
-      fmt::format("the template {} takes the place of the model's own, in which snug "
-                  "writes chats: save it as chat_template.jinja in the model's folder, and "
-                  "confirm with --data.prompt_style chat",
-                  name));
+  draft.refuse(key, "data.chat_template",
+               fmt::format("snug has no template {}: give its file, or the folder of a model that "
+                           "has it, with --data.chat_template",
+                           name));
+}
+
+// The template of the whole recipe or of one data set: Jinja itself, in a file or by name.
+void take_template(Draft& draft, std::string_view key, const std::string& name,
+                   const std::string& jinja) {
+  if (jinja.empty()) return take_template(draft, key, name);
+  const std::string file = jinja.find('{') == std::string::npos ? existing_file(draft, jinja) : "";
+  draft.set("data.chat_template", file.empty() ? jinja : file, key);
 }
 
 // The keys of one data set; each one that says something else than the usual is refused.
@@ -395,7 +410,6 @@ void check_dataset(Draft& draft, const YamlNode& set) {
   for (const char* key : {"train_on_eos", "train_on_eot"})
     if (const std::string when = text_in(set, key); !when.empty() && when != "turn")
       refuse(key, "snug learns the end of each answer that it learns, which is turn");
-  take_template(draft, "datasets", text_in(set, "chat_template"));
   if (roles != nullptr)
     for (const YamlNode& role : roles->items)
       if (role.text != "assistant" && role.text != "gpt")
@@ -478,14 +492,17 @@ void take_datasets(Draft& draft) {
   draft.set("data.prompt_style", style, key);
 }
 
-// The template of all data sets.
+// A data set's own template comes before that of all.
 void take_chat_keys(Draft& draft) {
-  if (draft.text("chat_template") == "jinja" || draft.on("chat_template_jinja"))
-    draft.refuse("chat_template_jinja", "data.prompt_style",
-                 "save the template as chat_template.jinja in the model's folder, and confirm with "
-                 "--data.prompt_style chat");
-  else
-    take_template(draft, "chat_template", draft.text("chat_template"));
+  const Found* sets = draft.find("datasets");
+  if (sets != nullptr && sets->node.items.size() == 1) {
+    const YamlNode& set = sets->node.items[0];
+    const std::string name = text_in(set, "chat_template");
+    const std::string jinja = text_in(set, "chat_template_jinja");
+    if (!name.empty() || !jinja.empty()) return take_template(draft, "datasets", name, jinja);
+  }
+  take_template(draft, "chat_template", draft.text("chat_template"),
+                draft.text("chat_template_jinja"));
 }
 
 void take_test_datasets(Draft& draft) {

@@ -337,7 +337,9 @@ void take_llama_factory_data(Draft& draft) {
                                                 : "chat",
             "template");
   if (draft.find("template") != nullptr && style != "alpaca" && style != "empty")
-    draft.differs("template", "chats are written in the template of the model's own folder");
+    draft.differs("template",
+                  "chats are written in the template of the model's own folder; "
+                  "--data.chat_template gives another");
 }
 
 constexpr std::string_view kKeysOfPairs =

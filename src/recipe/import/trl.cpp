@@ -16,12 +16,9 @@ using Way = KeyRow::Way;
 constexpr std::string_view kOwnFolder = "the model and its tokenizer are those of the folder";
 
 // ModelConfig
-void take_eos_token(Draft& draft, const Found& token) {
-  draft.differs(
-      token.key,
-      fmt::format("{}: snug ends texts with the tokenizer's own; if that is another, set it "
-                  "as eos_token in the tokenizer_config.json of the model's folder",
-                  token.node.text));
+void take_template(Draft& draft, const Found& path) {
+  const std::string found = existing_file(draft, path.node.text);
+  draft.set("data.chat_template", found.empty() ? path.node.text : found, path.key);
 }
 
 constexpr KeyRow kModelRows[] = {
@@ -82,10 +79,8 @@ constexpr KeyRow kSftRows[] = {
     {"completion_only_loss assistant_only_loss", Way::Read, "data.mask_prompt"},
     {"dataset_text_field", Way::Words, "data.prompt_style", "text=auto messages=auto"},
     {"loss_type", Way::Read, "train.loss_normalization", {}, "nll"},
-    {"chat_template_path", Way::Off, "data.prompt_style",
-     "save the template as chat_template.jinja in the model's folder, and confirm with "
-     "--data.prompt_style chat"},
-    {"eos_token", Way::By, {}, {}, {}, take_eos_token},
+    {"chat_template_path", Way::By, "data.chat_template", {}, {}, take_template},
+    {"eos_token", Way::Same, "data.eos_token"},
     {"packing_strategy eval_packing dataset_batch_size dataset_kwargs shuffle_dataset "
      "chars_per_token num_of_sequences",
      Way::Idle,

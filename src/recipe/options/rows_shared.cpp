@@ -93,6 +93,17 @@ std::vector<Row> data_rows(DataOptions& d) {
        .normalise =
            [](std::string_view name) { return std::string(name == "default" ? "plain" : name); }},
       {.theme = kData,
+       .key = "data.chat_template",
+       .slot = &d.chat_template,
+       .help = "chat template in place of the model's: a file of Jinja, the folder of a model that "
+               "has one (whose eos_token is then meant too), or alpaca, chatml, gemma, llama3 or "
+               "phi3. It is saved with what is trained; none: the model's own"},
+      {.theme = kData,
+       .key = "data.eos_token",
+       .slot = &d.eos_token,
+       .help = "token of the vocabulary that ends texts and answers, in place of the model's "
+               "eos_token; saved with what is trained; none: the model's own"},
+      {.theme = kData,
        .key = "data.mask_prompt",
        .slot = &d.mask_prompt,
        .help = "exclude the tokens of the prompt from the loss; none: those of rows of turns, so "

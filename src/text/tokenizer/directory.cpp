@@ -136,7 +136,7 @@ void add_named_tokens(Sidecars& out) {
 
 }  // namespace
 
-Sidecars read_sidecars(const fs::path& directory) {
+Sidecars read_sidecars(const fs::path& directory, const TokenizerChanges& changes) {
   Sidecars out;
   const auto read = [&](const char* name, void (*take)(const Node&, Sidecars&)) {
     const fs::path path = directory / name;
@@ -147,13 +147,42 @@ Sidecars read_sidecars(const fs::path& directory) {
   read("added_tokens.json", read_added_tokens_file);
   read("generation_config.json", read_generation_config);
   read("chat_template.json", read_template_file);
+  if (!changes.eos_token.empty()) out.named_tokens["eos_token"] = changes.eos_token;
   add_named_tokens(out);
   const fs::path jinja = directory / "chat_template.jinja";
   if (fs::exists(jinja)) {
     out.chat_template = repair_utf8(read_file(jinja, kMaxTemplateBytes));
     out.chat_template_where = jinja.string();
   }
+  if (!changes.chat_template.empty()) {
+    out.chat_template = changes.chat_template;
+    out.chat_template_where = changes.where;
+  }
   return out;
+}
+
+TokenizerChanges changes_in(const fs::path& directory) {
+  if (!fs::is_directory(directory)) return {};
+  const Sidecars read = read_sidecars(directory);
+  const auto eos = read.named_tokens.find("eos_token");
+  return {.chat_template = read.chat_template,
+          .where = read.chat_template_where,
+          .eos_token = eos == read.named_tokens.end() ? "" : eos->second};
+}
+
+void write_changes(const fs::path& directory, const TokenizerChanges& changes) {
+  const bool writes = !changes.chat_template.empty();
+  if (writes) {
+    write_file_atomically(directory / "chat_template.jinja", changes.chat_template);
+    fs::remove(directory / "chat_template.json");
+  }
+  for (const char* name : {"tokenizer_config.json", "special_tokens_map.json"}) {
+    std::optional<nlohmann::json> file = read_if_present(directory / name);
+    if (!file || !file->is_object()) continue;
+    if (writes) file->erase("chat_template");
+    if (!changes.eos_token.empty()) (*file)["eos_token"] = changes.eos_token;
+    write_file_atomically(directory / name, file->dump(2) + "\n");
+  }
 }
 
 nlohmann::json byte_level_files(const fs::path& directory) {

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "text/tokenizer/engine.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace snug::tokenizer {
 
@@ -20,7 +21,8 @@ struct Sidecars {
   std::string chat_template, chat_template_where;
 };
 
-Sidecars read_sidecars(const std::filesystem::path& directory);
+Sidecars read_sidecars(const std::filesystem::path& directory,
+                       const TokenizerChanges& changes = {});
 
 // The tokenizer.json equivalent to vocab.json and merges.txt (byte-level BPE of GPT-2 and OPT);
 // null without these files.
@@ -32,6 +34,8 @@ nlohmann::json t5_files(const std::filesystem::path& directory, int32_t num_extr
 
 // Copies the vocabulary and the files above; does nothing when both directories are the same.
 void copy_tokenizer_files(const std::filesystem::path& from, const std::filesystem::path& to);
+// Makes the files in a directory say what `changes` does.
+void write_changes(const std::filesystem::path& directory, const TokenizerChanges& changes);
 // The bytes that copy_tokenizer_files would copy.
 int64_t tokenizer_files_bytes(const std::filesystem::path& directory);
 

@@ -30,6 +30,13 @@ nlohmann::json minimal_config(const std::map<std::string, std::string>& named_to
   return config;
 }
 
+[[noreturn]] void refuse_eos(const std::string& token, const std::string& where) {
+  throw UserError(
+      "eos_token = {}: the vocabulary of {} has no such token; give one that it has, as the mark "
+      "with which its chat template ends an answer",
+      token, where);
+}
+
 void write_json(const fs::path& path, const nlohmann::json& json) {
   write_file_atomically(path, json.dump(2) + "\n");
 }
@@ -42,6 +49,7 @@ struct Tokenizer::State {
   std::map<std::string, std::string> named_tokens;  // "bos_token" -> "<s>", …
   std::unique_ptr<ChatTemplate> chat_template;
   std::string chat_template_text;
+  TokenizerChanges changes;
   fs::path source;             // the directory it came from; empty for a GGUF
   std::string tokenizer_json;  // the conversion of a GGUF vocabulary
   nlohmann::json config;
@@ -71,7 +79,8 @@ void Tokenizer::State::set_chat_template(std::string_view text, std::string wher
 Tokenizer::Tokenizer(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Tokenizer::~Tokenizer() = default;
 
-std::unique_ptr<Tokenizer> Tokenizer::from_directory(const fs::path& directory) {
+std::unique_ptr<Tokenizer> Tokenizer::from_directory(const fs::path& directory,
+                                                     const TokenizerChanges& changes) {
   if (directory.empty())
     throw UserError(
         "rows of text need a tokenizer, and a model that is only a configuration has none: name a "
@@ -79,7 +88,8 @@ std::unique_ptr<Tokenizer> Tokenizer::from_directory(const fs::path& directory) 
   const fs::path json = directory / "tokenizer.json", model = directory / "tokenizer.model";
   auto state = std::make_unique<State>();
   state->source = directory;
-  Sidecars sidecars = read_sidecars(directory);
+  state->changes = changes;
+  Sidecars sidecars = read_sidecars(directory, changes);
   if (fs::exists(json)) {
     state->engine = make_pipeline(Node(read_json(json), json.string()), sidecars.options);
   } else if (fs::exists(model)) {
@@ -117,12 +127,24 @@ std::unique_ptr<Tokenizer> Tokenizer::from_directory(const fs::path& directory) 
   state->config = minimal_config(state->named_tokens);
   if (own.is_object()) state->config.update(own);
   state->set_special();
+  if (!changes.eos_token.empty() && state->special.eos < 0)
+    refuse_eos(changes.eos_token, directory.string());
   state->set_chat_template(sidecars.chat_template, sidecars.chat_template_where);
   return std::unique_ptr<Tokenizer>(new Tokenizer(std::move(state)));
 }
 
-std::unique_ptr<Tokenizer> Tokenizer::from_gguf(GgufVocabulary vocabulary) {
+std::unique_ptr<Tokenizer> Tokenizer::from_gguf(GgufVocabulary vocabulary,
+                                                const TokenizerChanges& changes) {
   auto state = std::make_unique<State>();
+  state->changes = changes;
+  if (!changes.chat_template.empty()) vocabulary.chat_template = changes.chat_template;
+  if (!changes.eos_token.empty()) {
+    const auto found = std::ranges::find(vocabulary.tokens, changes.eos_token);
+    if (found == vocabulary.tokens.end()) refuse_eos(changes.eos_token, "the GGUF file");
+    const auto id = static_cast<int32_t>(found - vocabulary.tokens.begin());
+    vocabulary.special.eos = id;
+    if (id < std::ssize(vocabulary.token_types)) vocabulary.token_types[id] = kControl;
+  }
   const nlohmann::json json = gguf_tokenizer_json(vocabulary);
   state->engine = make_pipeline(Node(json, "GGUF, tokenizer.ggml"), {});
   state->tokenizer_json = json.dump();
@@ -131,7 +153,9 @@ std::unique_ptr<Tokenizer> Tokenizer::from_gguf(GgufVocabulary vocabulary) {
     if (state->config.contains(key)) state->named_tokens[key] = state->config[key];
   }
   state->set_special();
-  state->set_chat_template(vocabulary.chat_template, "GGUF, tokenizer.chat_template");
+  state->set_chat_template(vocabulary.chat_template, changes.chat_template.empty()
+                                                         ? "GGUF, tokenizer.chat_template"
+                                                         : changes.where);
   return std::unique_ptr<Tokenizer>(new Tokenizer(std::move(state)));
 }
 
@@ -155,6 +179,7 @@ std::string Tokenizer::decode(std::span<const int32_t> ids, bool skip_special_to
 
 int64_t Tokenizer::vocabulary_size() const { return state_->engine->end_id(); }
 const SpecialTokens& Tokenizer::special() const { return state_->special; }
+bool Tokenizer::has_other_eos() const { return !state_->changes.eos_token.empty(); }
 
 std::optional<int32_t> Tokenizer::token_to_id(std::string_view token) const {
   const int32_t id = state_->engine->find(token);
@@ -217,6 +242,7 @@ void Tokenizer::write_directory(const fs::path& directory) const {
     write_file_atomically(directory / "tokenizer.json", state_->tokenizer_json);
   } else {
     copy_tokenizer_files(state_->source, directory);
+    if (!state_->changes.empty()) write_changes(directory, state_->changes);
   }
   if (!fs::exists(directory / "tokenizer_config.json")) {
     write_json(directory / "tokenizer_config.json", state_->config);

@@ -74,13 +74,26 @@ struct GgufVocabulary {
   std::string chat_template;
 };
 
+// What stands in place of what a model's own files say. An empty text changes nothing.
+struct TokenizerChanges {
+  std::string chat_template = {}, where = {};  // Jinja, and how messages name its place
+  std::string eos_token = {};                  // a token of the vocabulary, which is special then
+
+  bool empty() const { return chat_template.empty() && eos_token.empty(); }
+};
+
+// What the small files in a folder say of it: beside an adapter, what it was trained with.
+TokenizerChanges changes_in(const std::filesystem::path& directory);
+
 class Tokenizer {
  public:
   // tokenizer.json where there is one, else tokenizer.model, else T5's spiece.model, else
   // vocab.json and merges.txt; the small JSON files beside them and chat_template.jinja are read
-  // where present. Throws UserError naming the file.
-  static std::unique_ptr<Tokenizer> from_directory(const std::filesystem::path& directory);
-  static std::unique_ptr<Tokenizer> from_gguf(GgufVocabulary vocabulary);
+  // where present. Throws UserError naming the file, or a token that the vocabulary lacks.
+  static std::unique_ptr<Tokenizer> from_directory(const std::filesystem::path& directory,
+                                                   const TokenizerChanges& changes = {});
+  static std::unique_ptr<Tokenizer> from_gguf(GgufVocabulary vocabulary,
+                                              const TokenizerChanges& changes = {});
   ~Tokenizer();
 
   // Special tokens written out in the text are recognised. Invalid UTF-8 becomes U+FFFD.
@@ -91,6 +104,7 @@ class Tokenizer {
   // One more than the largest id.
   int64_t vocabulary_size() const;
   const SpecialTokens& special() const;
+  bool has_other_eos() const;  // by TokenizerChanges
   std::optional<int32_t> token_to_id(std::string_view token) const;
   std::string id_to_token(int32_t id) const;  // "" for an id without a token
   bool is_special(int32_t id) const;          // decode() skips it

@@ -1439,7 +1439,8 @@ TEST(Import, RefusesPreferencesThatItDoesNotHave) {
     return import_fault(axolotl + "rl: dpo\ndatasets: [{path: a.json, " + more + "}]\n");
   };
   EXPECT_CONTAINS(set("type: zephyr.nectar"), "type zephyr.nectar: snug has chat_template, ");
-  EXPECT_CONTAINS(set("type: chatml.ultra"), "the template chatml takes the place");
+  const TemporaryFile chatml(axolotl + "rl: dpo\ndatasets: [{path: a.json, type: chatml.ultra}]\n");
+  EXPECT_EQ(parse("finetune --config " + chatml.string()).recipe.data.chat_template, "chatml");
   EXPECT_CONTAINS(set("type: chat_template.default, field_chosen: better"), "field_chosen: ");
   EXPECT_CONTAINS(set("type: {field_rejected: worse}"), "field_rejected is worse; ");
   EXPECT_CONTAINS(set("type: {prompt_format: '[INST] {prompt} [/INST]'}"), "prompt_format is ");
@@ -1500,28 +1501,48 @@ TEST(Import, SaysWhatBecomesOfTemplatesAndTokens) {
   const Imported own = with("meta-llama/Meta-Llama-3.1-8B",
                             "chat_template: llama3\nspecial_tokens: {eos_token: <|eot_id|>}\n");
   EXPECT_TRUE(own.refused.empty());
-  std::string said;
-  for (const ImportRemark& remark : own.differing) said += remark.why + "\n";
-  EXPECT_CONTAINS(said, "llama3: chats are written in the template of the model's folder");
-  EXPECT_CONTAINS(said, "eos_token <|eot_id|>: snug takes the one of the model's folder");
-  EXPECT_TRUE(with("m", "chat_template: tokenizer_default\n").refused.empty());
+  const auto set_to = [](const Imported& imported, std::string_view key) {
+    for (const Setting& setting : imported.settings)
+      if (setting.key == key) return setting.value.text;
+    return std::string();
+  };
+  EXPECT_EQ(set_to(own, "data.chat_template"), "llama3");
+  EXPECT_EQ(set_to(own, "data.eos_token"), "<|eot_id|>");
+  const Imported qwen = with("Qwen/Qwen3-8B", "chat_template: qwen3\n");
+  EXPECT_EQ(set_to(qwen, "data.chat_template"), "");
+  EXPECT_CONTAINS(qwen.differing.front().why,
+                  "qwen3: chats are written in the template of the model's folder");
+  const Imported usual = with("m", "chat_template: tokenizer_default\n");
+  EXPECT_TRUE(usual.refused.empty());
+  EXPECT_EQ(set_to(usual, "data.chat_template"), "");
+  EXPECT_EQ(set_to(with("m", "chat_template: jinja\nchat_template_jinja: \"{{ 1 }}\"\n"),
+                   "data.chat_template"),
+            "{{ 1 }}");
+  const TemporaryFile jinja("{{ 1 }}");
+  EXPECT_EQ(
+      set_to(with("m", "chat_template_jinja: " + jinja.string() + "\n"), "data.chat_template"),
+      jinja.string());
+  const std::string of_set =
+      "chat_template: llama3\ndatasets: [{path: a.json, type: chat_template, ";
+  EXPECT_EQ(set_to(with("m", of_set + "chat_template: chatml}]\n"), "data.chat_template"), "chatml")
+      << "the set's own comes first";
   const std::string axolotl = "base_model: smol\nlearning_rate: 1e-4\n";
-  EXPECT_CONTAINS(import_fault(axolotl + "chat_template: llama3\n"),
-                  ":3: chat_template: the template llama3 takes the place of the model's own");
-  EXPECT_CONTAINS(import_fault(axolotl + "chat_template: jinja\nchat_template_jinja: x\n"),
-                  "save the template as chat_template.jinja");
+  EXPECT_CONTAINS(import_fault(axolotl + "chat_template: metharme\n"),
+                  ":3: chat_template: snug has no template metharme: give its file");
   EXPECT_CONTAINS(import_fault(axolotl + "default_system_message: Be good.\n"),
                   "snug adds no system text");
   const std::string set = "datasets: [{path: a.json, type: chat_template, ";
   EXPECT_CONTAINS(import_fault(axolotl + set + "roles_to_train: []}]\n"),
                   "nothing would be learnt");
   EXPECT_CONTAINS(import_fault(axolotl + set + "train_on_eos: last}]\n"), "the end of each answer");
-  EXPECT_CONTAINS(import_fault(axolotl + set + "chat_template: chatml}]\n"), "the template chatml");
+  EXPECT_CONTAINS(import_fault(axolotl + set + "chat_template: aya}]\n"),
+                  "snug has no template aya");
   EXPECT_CONTAINS(import_fault("model_name_or_path: m\nstage: sft\ndefault_system: x\n"),
                   "snug adds no system text");
-  EXPECT_CONTAINS(
-      import_fault("model_name_or_path: m\nuse_peft: true\nchat_template_path: t.jinja\n"),
-      "save the template as chat_template.jinja");
+  const TemporaryFile trl(
+      "model_name_or_path: m\nuse_peft: true\nchat_template_path: t.jinja\neos_token: <|end|>\n");
+  EXPECT_EQ(set_to(import_file(trl.string()), "data.chat_template"), "t.jinja");
+  EXPECT_EQ(set_to(import_file(trl.string()), "data.eos_token"), "<|end|>");
 }
 
 // Files of Phi have no q_proj.

@@ -1,0 +1,213 @@
+// Chats in another template than the model's: trained, written, and used by every other command as
+// they were learnt.
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include "system/program.h"
+
+namespace snug::tests {
+namespace {
+
+using Words = std::vector<std::string>;
+using nlohmann::json;
+
+const std::string kTemplate =
+    "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% if m.role == 'assistant' %}<|stop|>"
+    "{% endif %}\n{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}";
+
+class OtherTemplate : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::ofstream rows(rows_);
+    for (int i = 0; i < 24; ++i) {
+      const std::string n = std::to_string(i % 5);
+      rows << json{{"messages",
+                    {{{"role", "user"}, {"content", "say " + n}},
+                     {{"role", "assistant"}, {"content", "it is " + n}}}}}
+                  .dump()
+           << "\n";
+    }
+    rows.close();
+    write_text("chat.jinja", kTemplate);
+    // A base with one more mark, which nothing uses yet.
+    json tokens = json::parse(read_file(tiny_checkpoint() + "/tokenizer.json"));
+    json mark = tokens["added_tokens"][0];
+    mark["id"] = 300;
+    mark["content"] = "<|stop|>";
+    tokens["added_tokens"].push_back(mark);
+    fs::create_directories(folder_ / "base");
+    for (const char* name : {"config.json", "tokenizer_config.json"})
+      fs::copy_file(fs::path(tiny_checkpoint()) / name, folder_ / "base" / name);
+    write_text("base/tokenizer.json", tokens.dump());
+    const Result made = run(trained(
+        "base", "made", {"--model.config", at("base/config.json"), "--train.max_steps", "1"}));
+    ASSERT_EQ(made.exit_code, 0) << made.output;
+  }
+
+  std::string at(const std::string& name) const { return (folder_ / name).string(); }
+  void write_text(const std::string& name, const std::string& text) const {
+    write_file_atomically(folder_ / name, text);
+  }
+  Words trained(const std::string& model, const std::string& out, const Words& more) const {
+    Words words{"finetune_full",
+                at(model),
+                "--data",
+                at("rows.jsonl"),
+                "--out_dir",
+                at(out),
+                "--precision",
+                "32-true",
+                "--train.global_batch_size",
+                "8",
+                "--train.micro_batch_size",
+                "4",
+                "--train.epochs",
+                "2",
+                "--train.lr_warmup_steps",
+                "2",
+                "--eval.num_samples",
+                "0",
+                "--optimizer.lr",
+                "0.003",
+                "--data.val_split_fraction",
+                "0.25"};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+  Words changed() const {
+    return {"--data.chat_template", at("chat.jinja"), "--data.eos_token", "<|stop|>"};
+  }
+  // Ids and masks of all rows as a model's folder has them.
+  json shown(const std::string& model, const Words& more = {}) const {
+    Words words{"data",
+                "show",
+                at("rows.jsonl"),
+                "--model",
+                at(model),
+                "--num_samples",
+                "100",
+                "--data.val_split_fraction",
+                "0",
+                "--json"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Result result = run(words);
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    return result.exit_code == 0
+               ? json::parse(result.output.substr(result.output.find('{')))["shown"]
+               : json();
+  }
+  json in(const std::string& file) const { return json::parse(read_file(folder_ / file)); }
+
+  TempFolder folder_;
+  fs::path rows_ = folder_ / "rows.jsonl";
+};
+
+TEST_F(OtherTemplate, IsPartOfTheModel) {
+  const json before = shown("made/final");
+  const json wanted = shown("made/final", changed());
+  ASSERT_NE(before[0]["ids"], wanted[0]["ids"]);
+  Words words = trained("made/final", "out", changed());
+  const Result result = run(words);
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_EQ(shown("out/final"), wanted);
+  EXPECT_EQ(read_file(folder_ / "out/final/chat_template.jinja"), kTemplate);
+  EXPECT_EQ(in("out/final/config.json")["eos_token_id"], 300);
+  const json ends = in("out/final/generation_config.json")["eos_token_id"];
+  EXPECT_EQ(ends, (json{300, 1})) << "as transformers' Trainer joins them";
+  EXPECT_EQ(in("out/final/tokenizer_config.json")["eos_token"], "<|stop|>");
+  // And of the file that llama.cpp reads.
+  const Result converted = run({"convert", at("out/final"), at("out/model.gguf"), "--to", "gguf"});
+  ASSERT_EQ(converted.exit_code, 0) << converted.output;
+  EXPECT_EQ(shown("out/model.gguf"), wanted);
+}
+
+TEST_F(OtherTemplate, StandsBesideAnAdapter) {
+  const json wanted = shown("made/final", changed());
+  Words words = trained("made/final", "out", changed());
+  words.front() = "finetune_lora";
+  const Result result = run(words);
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_EQ(shown("out/final"), wanted);
+  const json record = read_run(folder_ / "out");
+  EXPECT_EQ(record["memory"]["predicted"]["peak_allocated"],
+            record["memory"]["measured"]["peak_allocated"]);
+  // Measured in the same words.
+  const Result evaluated =
+      run({"evaluate", at("out/final"), "--data", at("rows.jsonl"), "--data.val_split_fraction",
+           "0.25", "--split", "val", "--precision", "32-true", "--json"});
+  ASSERT_EQ(evaluated.exit_code, 0) << evaluated.output;
+  const double loss = record["validation"].back()["loss"];
+  EXPECT_NEAR(
+      json::parse(evaluated.output.substr(evaluated.output.find('{')))["loss"].get<double>(), loss,
+      2e-5 * loss);
+  // Training goes on in them, and a merged model keeps them.
+  Words further = trained("out/final", "further", {"--train.max_steps", "1"});
+  further.front() = "finetune_lora";
+  const Result gone_on = run(further);
+  ASSERT_EQ(gone_on.exit_code, 0) << gone_on.output;
+  EXPECT_EQ(shown("further/final"), wanted);
+  const Result merged = run({"merge", at("out/final"), "--out_dir", at("merged")});
+  ASSERT_EQ(merged.exit_code, 0) << merged.output;
+  EXPECT_EQ(shown("merged"), wanted);
+  EXPECT_EQ(in("merged/config.json")["eos_token_id"], 300);
+}
+
+// As Unsloth writes adapters, whose tokenizer has other words for some ids.
+TEST_F(OtherTemplate, OfAnAdapterBringsItsVocabulary) {
+  Words words = trained("made/final", "out", changed());
+  words.front() = "finetune_lora";
+  ASSERT_EQ(run(words).exit_code, 0);
+  std::string tokens = read_file(folder_ / "out/final/tokenizer.json");
+  const auto replace = [](std::string& text) {
+    for (size_t at = 0; (at = text.find("<|stop|>", at)) != text.npos; at += 7)
+      text.replace(at, 8, "<|end|>");
+  };
+  replace(tokens);
+  write_text("out/final/tokenizer.json", tokens);
+  for (const char* name : {"chat_template.jinja", "tokenizer_config.json"}) {
+    std::string text = read_file(folder_ / "out/final" / name);
+    replace(text);
+    write_text(std::string("out/final/") + name, text);
+  }
+  EXPECT_EQ(shown("out/final")[0]["ids"], shown("made/final", changed())[0]["ids"]);
+}
+
+TEST_F(OtherTemplate, IsGivenByNameFolderOrText) {
+  const json wanted = shown("made/final", changed());
+  // In a recipe, the lines of kTemplate one below the other.
+  std::string lines = "data:\n  eos_token: <|stop|>\n  chat_template: |-\n    " + kTemplate + "\n";
+  lines.insert(lines.find("{% endfor"), "    ");
+  write_text("recipe.yaml", lines);
+  const Result by_text = run(trained("made/final", "text", {"--config", at("recipe.yaml")}));
+  ASSERT_EQ(by_text.exit_code, 0) << by_text.output;
+  EXPECT_EQ(shown("text/final"), wanted);
+  const Words folder{"--data.chat_template", at("out/final")};
+  ASSERT_EQ(run(trained("made/final", "out", changed())).exit_code, 0);
+  EXPECT_EQ(shown("made/final", folder), wanted) << "with its end of sequence";
+  const json named = shown("made/final", {"--data.chat_template", "chatml"});
+  EXPECT_EQ(named[0]["ids"], shown("made/final")[0]["ids"]) << "which is this model's own";
+}
+
+TEST_F(OtherTemplate, SaysWhatIsWrong) {
+  const auto said = [&](const Words& more) {
+    Words words{"data", "show", at("rows.jsonl"), "--model", at("made/final")};
+    words.insert(words.end(), more.begin(), more.end());
+    return run(words);
+  };
+  expect_part(said({"--data.chat_template", "llama2"}), 2,
+              "data.chat_template = llama2: there is no such file or folder, nor a template of "
+              "that name; give a file of Jinja, a folder of a model that has a template, or one "
+              "of alpaca, chatml, gemma, llama3, phi3");
+  expect_part(said({"--data.chat_template", at("base")}), 0, "");
+  fs::create_directories(folder_ / "empty");
+  expect_part(said({"--data.chat_template", at("empty")}), 2,
+              "no file in this folder holds a chat template");
+  expect_part(said({"--data.eos_token", "<|done|>"}), 2,
+              "eos_token = <|done|>: the vocabulary of ");
+  expect_part(said({"--data.chat_template", "{% for"}), 2, "data.chat_template");
+  expect_part(said({"--data.chat_template", "llama3"}), 0,
+              "it ends an answer with no token that this vocabulary has as a special one");
+}
+
+}  // namespace
+}  // namespace snug::tests
