@@ -141,8 +141,11 @@ double Embedding::scale_in(at::ScalarType type) const {
 
 nn::State Embedding::forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) {
   at::Tensor hidden = nn::look_up(batch.input_ids, weight_, pass);
+  // On what transformers' embedding returns: Gemma's has scaled it, Granite's not yet.
+  const bool scales_itself = config_.family->scaled_embedding;
+  if (!scales_itself) nn::add_noise(hidden, batch, pass, weight_);
   if (config_.embedding_scale != 1) hidden = at::mul(hidden, scale_in(hidden.scalar_type()));
-  nn::add_noise(hidden, batch, pass, weight_);
+  if (scales_itself) nn::add_noise(hidden, batch, pass, weight_);
   if (input.has("picture") && batch.picture_rows.defined())
     hidden = nn::replace_rows(hidden, input.at("picture"), batch.picture_rows, weight_);
   nn::State state;

@@ -123,9 +123,12 @@ Embedding::Embedding(const Config& c)
 
 nn::State Embedding::forward(const nn::State& /*input*/, const nn::Batch& batch,
                              const nn::Pass& pass) {
-  const at::Tensor words = nn::look_up(batch.input_ids, tokens_, pass);
-  nn::add_noise(words, batch, pass, tokens_);
-  const at::Tensor sum = at::add(words, nn::look_up(batch.positions, positions_, pass));
+  const auto look_up_words = [&] {
+    at::Tensor words = nn::look_up(batch.input_ids, tokens_, pass);
+    nn::add_noise(words, batch, pass, tokens_);
+    return words;
+  };
+  const at::Tensor sum = at::add(look_up_words(), nn::look_up(batch.positions, positions_, pass));
   nn::State state;
   state.set("hidden", nn::dropout(sum, config_.embd_pdrop, "transformer.drop", pass, tokens_));
   return state;
