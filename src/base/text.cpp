@@ -67,6 +67,17 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
 }
 
+std::vector<std::string> split_list(std::string_view text) {
+  std::vector<std::string> words;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    if (const std::string_view word = trimmed(text.substr(begin, end - begin)); !word.empty())
+      words.emplace_back(word);
+    begin = end + 1;
+  }
+  return words;
+}
+
 namespace {
 
 // Bytes of a character, from its first byte; 0 for a byte that begins none.

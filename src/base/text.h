@@ -26,6 +26,9 @@ double without_sign(double nan_or_other);
 // Without spaces, tabs and line ends at both ends.
 std::string_view trimmed(std::string_view text);
 
+// "q_proj, v_proj" -> "q_proj", "v_proj": what stands between commas, trimmed, and is not empty.
+std::vector<std::string> split_list(std::string_view text);
+
 // The word quoted for a POSIX shell if necessary.
 std::string shell_quoted(std::string_view word);
 

@@ -9,6 +9,7 @@
 #include "core/nn/head.h"
 #include "data/dataset.h"
 #include "engine/export/vocabulary.h"
+#include "engine/more_tokens.h"
 #include "engine/open_data.h"
 #include "files/checkpoint/adapters/peft_adapter.h"
 #include "files/checkpoint/adapters/peft_config.h"
@@ -95,6 +96,7 @@ void prepare_head(models::Checkpoint& checkpoint, const recipe::Recipe& recipe,
 
 models::Checkpoint open_base(const fs::path& adapter, const fs::path& base) {
   models::Checkpoint checkpoint = models::open_checkpoint(base);
+  add_tokens_of_adapter(checkpoint, adapter);
   if (!checkpoint::is_peft_directory(adapter)) return checkpoint;
   const auto config = checkpoint::read_peft_config(adapter / "adapter_config.json");
   if (config.task_type != checkpoint::kScoresDocuments) return checkpoint;

@@ -21,7 +21,8 @@ namespace snug::engine {
 void prepare_head(models::Checkpoint& checkpoint, const recipe::Recipe& recipe,
                   const tokenizer::Tokenizer* tokenizer);
 
-// An adapter's base, open, with the head that was trained beside the adapter, if there is one.
+// An adapter's base, open, with the head that was trained beside the adapter, if there is one, and
+// with rows for tokens that the adapter adds.
 models::Checkpoint open_base(const std::filesystem::path& adapter,
                              const std::filesystem::path& base);
 

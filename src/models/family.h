@@ -22,6 +22,8 @@ struct Checkpoint {
   // For the layout Gguf the same object as `tensors`; its metadata holds the vocabulary.
   const files::GgufFile* gguf = nullptr;
   std::string left_out;  // of a language part: "439 tensors (802.00 MiB)"; else empty
+  // Whether its vocabulary has more rows than the files (grow_vocabulary).
+  bool has_more_rows = false;
   // The model as the files have it, where score_documents() gave it another head; else null.
   std::unique_ptr<Model> stored;
 
@@ -65,6 +67,17 @@ std::unique_ptr<Model> model_with_own_head(const Model& model);
 // head, or it has one for other labels.
 void score_documents(Checkpoint& checkpoint, const std::vector<std::string>& labels,
                      int64_t pad_token);
+
+// The parameters with a row for each token: of the embedding and of a head of its own.
+std::vector<nn::Parameter*> vocabulary_parameters(const Model& model);
+
+// Gives an open checkpoint's model a vocabulary of `rows` in its embedding and head, before
+// anything else knows its parameters; rows that the files do not have begin as the mean of the
+// others, as in transformers' resize_token_embeddings (mean_resizing). Does nothing if it has as
+// many. Throws UserError for a model with an encoder or pictures.
+void grow_vocabulary(Checkpoint& checkpoint, int64_t rows);
+// Gives those rows to tensors that are open anew.
+void add_rows_to_files(Checkpoint& checkpoint);
 
 // Reads a parameter from the checkpoint into a new tensor of `type`. For a slice only its elements
 // are read.

@@ -395,6 +395,43 @@ void load(const nn::Parameter& parameter, const Checkpoint& checkpoint) {
 
 }  // namespace
 
+std::vector<nn::Parameter*> vocabulary_parameters(const Model& model) {
+  const int64_t rows = model.dimensions().vocabulary;
+  std::vector<nn::Parameter*> found;
+  for (nn::Unit* unit : const_cast<Model&>(model).units()) {
+    const bool is_head = unit->kind() == nn::UnitKind::Head;
+    if (!is_head && unit->kind() != nn::UnitKind::Embedding) continue;
+    for (nn::Parameter* parameter : unit->parameters()) {
+      if (!parameter->is_added() && parameter->whole_shape()[0] == rows) found.push_back(parameter);
+      if (!is_head) break;  // what follows the tokens' table are positions
+    }
+  }
+  return found;
+}
+
+void grow_vocabulary(Checkpoint& checkpoint, int64_t rows) {
+  const Model& before = *checkpoint.model;
+  if (rows <= before.dimensions().vocabulary) return;
+  const data::Reading reads = before.reads();
+  if (reads.source || reads.image_size > 0)
+    throw UserError("a model {} takes no more tokens than its vocabulary has (tokens.add)",
+                    reads.image_size > 0 ? "that looks at pictures" : "with an encoder");
+  nlohmann::json config = before.hugging_face_config();
+  config["vocab_size"] = rows;
+  checkpoint.model = model_like(before, config);
+  checkpoint.has_more_rows = true;
+  add_rows_to_files(checkpoint);
+}
+
+void add_rows_to_files(Checkpoint& checkpoint) {
+  if (!checkpoint.has_more_rows || checkpoint.tensors == nullptr) return;
+  for (const nn::Parameter* parameter : vocabulary_parameters(*checkpoint.model)) {
+    const Placement place = checkpoint.model->placement(checkpoint.layout, *parameter);
+    if (const files::TensorInfo* tensor = find_tensor(*checkpoint.tensors, place.tensor))
+      checkpoint.tensors->add_mean_rows(*tensor, parameter->whole_shape()[0]);
+  }
+}
+
 at::Tensor in_order(const RowOrder& order, const at::Tensor& value) {
   if (!order.differs()) return value;
   const at::Tensor ours = value.view({order.groups, order.a, order.b, -1});

@@ -28,6 +28,7 @@ struct DataOptions {
   std::string prompt_style = "auto";    // auto | alpaca | chat | plain | flan | longform
   std::string chat_template;  // a name, a file, a folder or Jinja itself; empty: the model's
   std::string eos_token;      // empty: the model's
+  std::string add_tokens;     // to the vocabulary, with commas between them
   bool include_multiturn_conversations = false;
   bool split_turns = false;
   bool keep_empty_answers = false;

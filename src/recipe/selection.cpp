@@ -19,16 +19,7 @@ const std::vector<std::string>& known_parts() {
 }  // namespace
 
 std::vector<std::string> part_names(const std::string& choice) {
-  std::vector<std::string> names;
-  if (choice == "all") return names;
-  for (size_t begin = 0; begin <= choice.size();) {
-    const size_t end = std::min(choice.find(',', begin), choice.size());
-    std::string name = choice.substr(begin, end - begin);
-    std::erase(name, ' ');
-    if (!name.empty()) names.push_back(std::move(name));
-    begin = end + 1;
-  }
-  return names;
+  return choice == "all" ? std::vector<std::string>() : split_list(choice);
 }
 
 std::string part_names_fault(const std::string& choice) {

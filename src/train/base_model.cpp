@@ -21,6 +21,7 @@
 #include "engine/export/gather_export.h"
 #include "engine/export/vocabulary.h"
 #include "engine/labels.h"
+#include "engine/more_tokens.h"
 #include "engine/open_data.h"
 #include "engine/parallel/tensor_parallel.h"
 #include "recipe/print.h"
@@ -206,6 +207,7 @@ BaseModel::BaseModel(const recipe::Recipe& recipe) : recipe_(recipe) {
   if (is_random()) checkpoint_.model = models::model_from_config(recipe_.model.config);
   if (reads_text)
     tokenizer_ = engine::open_tokenizer(checkpoint_, recipe_.lora.adapter, recipe_.data);
+  engine::add_tokens(checkpoint_, recipe_, tokenizer_.get());
   engine::prepare_head(checkpoint_, recipe_, tokenizer_.get());
   engine::choose_trained(model(), recipe_);
   if (!recipe_.lora.adapter.empty()) engine::check_started(recipe_, checkpoint_);
@@ -273,6 +275,7 @@ void BaseModel::reopen() {
   if (is_random()) return;
   try {
     checkpoint_.tensors = models::open_checkpoint(checkpoint_.path).tensors;
+    models::add_rows_to_files(checkpoint_);
   } catch (const UserError& error) {
     warn(
         "the base model cannot be read again, to answer the samples or to write its frozen weights "

@@ -84,6 +84,11 @@ void evaluate(const recipe::EvaluateOptions& options) {
   const engine::Host host =
       engine::prepare_host(options.memory_budget, options.num_threads, options.accelerator);
   const bool is_adapter = engine::is_adapter_directory(options.checkpoint_dir);
+  if (!options.data.add_tokens.empty())
+    throw UserError(
+        "tokens.add = {}: new tokens have rows that nothing has trained; train with them, then "
+        "evaluate what that wrote",
+        options.data.add_tokens);
   if (is_adapter && !options.adapter.empty())
     throw UserError("{} is an adapter already; give the base model beside --adapter {}",
                     options.checkpoint_dir, options.adapter);

@@ -188,6 +188,100 @@ TEST_F(OtherTemplate, IsGivenByNameFolderOrText) {
   EXPECT_EQ(named[0]["ids"], shown("made/final")[0]["ids"]) << "which is this model's own";
 }
 
+// A base whose vocabulary has 300 tokens and whose embedding 304 rows; six more are two too many.
+class NewTokens : public OtherTemplate {
+ protected:
+  Words marks() const {
+    return {"--data.chat_template", "phi3",
+            "--data.eos_token",     "<|end|>",
+            "--tokens.add",         "<|user|>,<|assistant|>,<|end|>,<|im_end|>,<|a|>,<|b|>,<|c|>"};
+  }
+  double loss_of(const std::string& model) const {
+    const Result evaluated =
+        run({"evaluate", at(model), "--data", at("rows.jsonl"), "--data.val_split_fraction", "0.25",
+             "--split", "val", "--precision", "32-true", "--json"});
+    EXPECT_EQ(evaluated.exit_code, 0) << evaluated.output;
+    return evaluated.exit_code == 0
+               ? json::parse(evaluated.output.substr(evaluated.output.find('{')))["loss"]
+                     .get<double>()
+               : 0;
+  }
+  // What `snug finetune…` made of it, and that it took what was planned.
+  double trained_loss(const std::string& out) const {
+    const json record = read_run(folder_ / out);
+    EXPECT_EQ(record["memory"]["predicted"]["peak_allocated"],
+              record["memory"]["measured"]["peak_allocated"]);
+    return record["validation"].back()["loss"];
+  }
+};
+
+TEST_F(NewTokens, AreRowsOfTheModel) {
+  const json wanted = shown("made/final", marks());
+  EXPECT_EQ(wanted[0]["ids"][1], 301) << "<|user|>, behind <|stop|>";
+  EXPECT_EQ(std::ranges::count(wanted[0]["ids"], json(303)), 2) << "<|end|>";
+  const Result result = run(trained("made/final", "out", marks()));
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_EQ(in("out/final/config.json")["vocab_size"], 307);
+  EXPECT_EQ(in("out/final/config.json")["eos_token_id"], 303);
+  EXPECT_EQ(shown("out/final"), wanted);
+  const double loss = trained_loss("out");
+  EXPECT_NEAR(loss_of("out/final"), loss, 2e-5 * loss);
+  const Result converted = run({"convert", at("out/final"), at("out/model.gguf"), "--to", "gguf"});
+  ASSERT_EQ(converted.exit_code, 0) << converted.output;
+  EXPECT_EQ(shown("out/model.gguf"), wanted);
+  // And ranks that have parts of the rows.
+  Words shared = trained("made/final", "shared", marks());
+  shared.insert(shared.end(), {"--devices", "2", "--strategy", "fsdp"});
+  const Result two = run(shared);
+  ASSERT_EQ(two.exit_code, 0) << two.output;
+  EXPECT_NEAR(trained_loss("shared"), loss, 1e-4 * loss);
+}
+
+TEST_F(NewTokens, TrainWholeBesideAdapters) {
+  const json wanted = shown("made/final", marks());
+  Words words = trained("made/final", "out", marks());
+  words.front() = "finetune_lora";
+  const Result result = run(words);
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  const json config = in("out/final/adapter_config.json");
+  EXPECT_EQ(config["modules_to_save"], (json{"embed_tokens", "lm_head"})) << config;
+  EXPECT_EQ(shown("out/final"), wanted);
+  const double loss = trained_loss("out");
+  EXPECT_NEAR(loss_of("out/final"), loss, 2e-5 * loss);
+  const Result merged =
+      run({"merge", at("out/final"), "--out_dir", at("merged"), "--dtype", "float32"});
+  ASSERT_EQ(merged.exit_code, 0) << merged.output;
+  EXPECT_EQ(in("merged/config.json")["vocab_size"], 307);
+  EXPECT_EQ(shown("merged"), wanted);
+  EXPECT_NEAR(loss_of("merged"), loss, 2e-5 * loss);
+  Words further = trained("out/final", "further", {"--tokens.add", "<|d|>"});
+  further.front() = "finetune_lora";
+  expect_part(run(further), 2, "trains on with the tokens that it has; snug merge ");
+  words = trained("made/final", "head", marks());
+  words.front() = "finetune_lora";
+  words.insert(words.end(), {"--lora_target_modules", "lm_head"});
+  expect_part(run(words), 2, "the head trains whole beside new tokens, and no other layer gets");
+}
+
+// Rows that the embedding has for no token yet serve.
+TEST_F(NewTokens, TakeRowsThatAreThere) {
+  const Result result = run(trained("made/final", "out", {"--tokens.add", "<|im_end|>, <|user|>"}));
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_EQ(in("out/final/config.json")["vocab_size"], 304);
+  expect_part(
+      run({"evaluate", at("out/final"), "--data", at("rows.jsonl"), "--tokens.add", "<|x|>"}), 2,
+      "new tokens have rows that nothing has trained");
+  expect_part(run(trained("made/final", "none", {"--tokens.add", " , "})), 2,
+              "there is no token in it");
+  // Run again from its checkpoint, to the same end.
+  const Words two_more{"--tokens.add", "<|im_end|>, <|user|>", "--train.epochs", "3", "--resume",
+                       "auto"};
+  Words longer = trained("made/final", "out", two_more);
+  const Result resumed = run(longer);
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.output;
+  EXPECT_EQ(shown("out/final"), shown("made/final", {"--tokens.add", "<|im_end|>, <|user|>"}));
+}
+
 TEST_F(OtherTemplate, SaysWhatIsWrong) {
   const auto said = [&](const Words& more) {
     Words words{"data", "show", at("rows.jsonl"), "--model", at("made/final")};

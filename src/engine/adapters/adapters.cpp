@@ -27,19 +27,6 @@
 namespace snug::engine {
 namespace {
 
-// Splits "q_proj, v_proj" at commas.
-std::vector<std::string> split_list(const std::string& text) {
-  std::vector<std::string> words;
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find(',', begin), text.size());
-    std::string word = text.substr(begin, end - begin);
-    std::erase(word, ' ');
-    if (!word.empty()) words.push_back(std::move(word));
-    begin = end + 1;
-  }
-  return words;
-}
-
 // Whether LitGPT's switch for this role is on.
 bool is_switched_on(const recipe::LoraOptions& o, nn::Role role) {
   switch (role) {
@@ -103,7 +90,6 @@ checkpoint::ModuleChoice targets(const std::vector<nn::Linear*>& linears,
     std::string list = text;
     std::ranges::replace(list, ' ', ',');
     choice.names = split_list(list);
-    std::erase(choice.names, "");
   }
   if (!text.empty()) return choice;
   std::vector<nn::Linear*> wanted;
@@ -396,29 +382,41 @@ std::vector<int64_t> shape_in_file(const nn::Parameter& parameter, const models:
   return place.shape.empty() ? parameter.whole_shape() : place.shape;
 }
 
+const std::string kScoreWeight = std::string(nn::kScoreLayer) + ".weight";
+
 bool trains_beside_adapters(const nn::Parameter& parameter) {
   return parameter.trained && !parameter.is_added();
 }
 
 // Adds base parameters that train beside the adapters, as PEFT's modules_to_save. A parameter that
-// is not in a module of its own is stored as well, under a name that PEFT can find.
+// is not in a module of its own is stored as well, under a name that PEFT can find. Where a head
+// has the embedding's weight, PEFT keeps a copy for each.
 void add_trained_base(checkpoint::Adapter& adapter, models::Model& model, at::ScalarType type) {
-  for (const nn::Parameter* parameter : model.parameters()) {
-    if (!trains_beside_adapters(*parameter)) continue;
-    adapter.base_weights[parameter->name] = on_meta(shape_in_file(*parameter, model), type);
+  const std::vector<nn::Parameter*> vocabulary = models::vocabulary_parameters(model);
+  bool is_of_ends = true;  // embedding and head alone
+  const auto add = [&](const std::string& name, const nn::Parameter& parameter, bool is_of_end) {
+    adapter.base_weights[name] = on_meta(shape_in_file(parameter, model), type);
     // PEFT looks for the ends of names, and wraps no module that adapters lie in.
     constexpr std::string_view kModel = "model.";
-    const size_t begin = parameter->name.starts_with(kModel) ? kModel.size() : 0;
-    const size_t end = parameter->name.find('.', begin);
-    const std::string module = parameter->name.substr(begin, end - begin);
+    const size_t last = name.rfind('.');
+    const size_t begin = is_of_end                  ? name.rfind('.', last - 1) + 1
+                         : name.starts_with(kModel) ? kModel.size()
+                                                    : 0;
+    const size_t end = name.find('.', begin);
+    const std::string module = name.substr(begin, end - begin);
+    is_of_ends &= is_of_end && !checkpoint::adapts(adapter.config, name.substr(0, last));
     std::vector<std::string>& modules = adapter.config.modules_to_save;
     if (end != std::string::npos && std::ranges::find(modules, module) == modules.end())
       modules.push_back(module);
-  }
-  const bool is_head_alone = std::ranges::all_of(adapter.base_weights, [](const auto& weight) {
-    return weight.first == std::string(nn::kScoreLayer) + ".weight";
-  });
-  if (is_head_alone) return;
+  };
+  for (const nn::Parameter* parameter : model.parameters())
+    if (trains_beside_adapters(*parameter))
+      add(parameter->name, *parameter,
+          std::ranges::count(vocabulary, parameter) > 0 || parameter->name == kScoreWeight);
+  for (const nn::Linear* linear : linears_of(model))
+    if (linear->is_tied() && trains_beside_adapters(linear->weight()))
+      add(linear->name() + ".weight", linear->weight(), /*is_of_end=*/true);
+  if (is_of_ends) return;
   // Short names such as "query" would match layers of these modules too.
   adapter.config.target_modules = {};
   for (const auto& [module, _] : adapter.modules)
@@ -461,6 +459,8 @@ checkpoint::AdapterValues adapter_values(models::Model& model, const recipe::Lor
   for (const nn::Parameter* parameter : model.parameters())
     if (trains_beside_adapters(*parameter)) whole[parameter->name] = parameter;
   const bool pissa = options.init_weights == recipe::AdapterInit::Pissa;
+  for (const nn::Linear* linear : linears_of(model))
+    if (linear->is_tied()) whole[linear->name() + ".weight"] = &linear->weight();
   return {.module =
               [=](const std::string& name) {
                 const nn::Adapter& adapter = *adapted.at(name)->adapter();

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "core/nn/precision.h"
 #include "engine/adapters/adapters.h"
+#include "engine/more_tokens.h"
 #include "recipe/selection.h"
 
 namespace snug::engine {
@@ -64,6 +65,7 @@ void choose_trained(models::Model& model, const recipe::Recipe& recipe) {
   const std::vector<nn::Unit*> chosen = chosen_units(model, recipe);
   if (recipe.lora.enabled) {
     add_adapters(model, recipe.lora);
+    if (!recipe.data.add_tokens.empty()) train_vocabulary(model);
     if (!chosen.empty()) train_whole_beside_adapters(model, chosen, recipe.model.train_parts);
   } else if (!chosen.empty()) {
     for (nn::Unit* unit : model.units())

@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/export/vocabulary.h"
 
+#include <algorithm>
+#include <array>
 #include <utility>
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "files/checkpoint/adapters/peft_adapter.h"
+#include "files/checkpoint/adapters/peft_config.h"
 #include "text/template/named_templates.h"
 
 namespace snug::engine {
@@ -59,10 +65,24 @@ TokenizerChanges changes_beside(const fs::path& adapter, const models::Checkpoin
 }
 
 bool has_vocabulary(const fs::path& folder) {
-  return fs::exists(folder / "tokenizer.json") || fs::exists(folder / "tokenizer.model");
+  return std::ranges::any_of(
+      std::array{"tokenizer.json", "tokenizer.model", "spiece.model", "vocab.json"},
+      [&](const char* name) { return fs::exists(folder / name); });
+}
+
+// Whether an adapter brings its base's embedding, whose rows its own tokens may have.
+bool trains_vocabulary(const fs::path& adapter) {
+  if (!checkpoint::is_peft_directory(adapter)) return false;
+  const auto config = checkpoint::read_peft_config(adapter / "adapter_config.json");
+  return config.task_type != checkpoint::kScoresDocuments && !config.modules_to_save.empty();
 }
 
 }  // namespace
+
+bool has_tokenizer(const models::Checkpoint& checkpoint) {
+  return checkpoint.gguf != nullptr ||
+         (!checkpoint.path.empty() && has_vocabulary(checkpoint.path));
+}
 
 TokenizerChanges changes_of(const recipe::DataOptions& data) {
   const std::string& given = data.chat_template;
@@ -87,6 +107,10 @@ TokenizerChanges changes_of(const recipe::DataOptions& data) {
         given, fmt::join(tokenizer::template_names(), ", "));
   }
   if (!data.eos_token.empty()) changes.eos_token = data.eos_token;
+  changes.tokens = split_list(data.add_tokens);
+  if (changes.tokens.empty() && !data.add_tokens.empty())
+    throw UserError("tokens.add = {}: there is no token in it; separate tokens by commas",
+                    data.add_tokens);
   return changes;
 }
 
@@ -94,7 +118,9 @@ std::unique_ptr<Tokenizer> open_tokenizer(const models::Checkpoint& checkpoint,
                                           const fs::path& adapter,
                                           const recipe::DataOptions& data) {
   TokenizerChanges changes = changes_beside(adapter, checkpoint);
-  const bool is_adapters_own = !changes.empty() && has_vocabulary(adapter);
+  const bool is_adapters_own =
+      has_vocabulary(adapter) &&
+      (!changes.empty() || checkpoint.has_more_rows || trains_vocabulary(adapter));
   TokenizerChanges wanted = changes_of(data);
   const bool has_template = !wanted.chat_template.empty();
   if (has_template) {
@@ -102,6 +128,7 @@ std::unique_ptr<Tokenizer> open_tokenizer(const models::Checkpoint& checkpoint,
     changes.where = std::move(wanted.where);
   }
   if (!wanted.eos_token.empty()) changes.eos_token = std::move(wanted.eos_token);
+  changes.tokens = std::move(wanted.tokens);
   std::unique_ptr<Tokenizer> opened =
       is_adapters_own ? Tokenizer::from_directory(adapter, changes)
       : checkpoint.gguf != nullptr
@@ -110,8 +137,8 @@ std::unique_ptr<Tokenizer> open_tokenizer(const models::Checkpoint& checkpoint,
   if (has_template && opened->ends_of_answers().empty())
     warn(
         "{}: it ends an answer with no token that this vocabulary has as a special one, so the end "
-        "is learnt as text, at which generating does not stop by itself (--stop TEXT does); take "
-        "a template whose marks the vocabulary has, or alpaca, which ends answers with the "
+        "is learnt as text, at which generating does not stop by itself (--stop TEXT does); add "
+        "the template's marks with --tokens.add, or take alpaca, which ends answers with the "
         "eos_token",
         changes.where);
   return opened;

@@ -12,7 +12,11 @@
 
 namespace snug::engine {
 
-// What data.chat_template and data.eos_token change. Throws UserError if the template is nowhere.
+// Whether open_tokenizer() finds one.
+bool has_tokenizer(const models::Checkpoint& checkpoint);
+
+// What data.chat_template, data.eos_token and tokens.add change. Throws UserError if the template
+// is nowhere.
 tokenizer::TokenizerChanges changes_of(const recipe::DataOptions& data);
 
 // Reads the checkpoint's folder, or the vocabulary inside a GGUF file; in its place the folder of

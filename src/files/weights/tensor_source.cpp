@@ -164,6 +164,47 @@ const TensorInfo* TensorSource::find(std::string_view name) const {
   return found == index_of_.end() ? nullptr : &infos_[found->second];
 }
 
+void TensorSource::add_mean_rows(const TensorInfo& tensor, int64_t rows) {
+  const auto index = static_cast<size_t>(&tensor - infos_.data());
+  TensorInfo& info = infos_.at(index);
+  Placement& where = placements_[index];
+  SNUG_CHECK(!info.shape.empty() && info.shape[0] > 0, "\"{}\" has no rows", info.name);
+  if (rows <= info.shape[0]) return;
+  if (!where.strides.empty())
+    throw UserError(
+        "{}: the rows of \"{}\" do not lie one after another; write the model anew with "
+        "snug convert first",
+        label_, info.name);
+  if (where.mean == nullptr) {
+    where.mean = std::make_shared<MeanRow>();
+    where.mean->stored_elements = info.num_elements();
+    where.mean->columns = info.num_elements() / info.shape[0];
+  }
+  info.shape[0] = rows;
+}
+
+void TensorSource::read_mean_rows(const TensorInfo& tensor, MeanRow& mean, DType target,
+                                  std::byte* out, int64_t begin, int64_t count) const {
+  std::call_once(mean.once, [&] {
+    const int64_t rows = mean.stored_elements / mean.columns;
+    const int64_t at_once = std::max<int64_t>(1, kElementsPerThread / mean.columns);
+    std::vector<double> sums(static_cast<size_t>(mean.columns));
+    std::vector<float> some(static_cast<size_t>(at_once * mean.columns));
+    for (int64_t row = 0; row < rows; row += at_once) {
+      const int64_t elements = std::min(at_once, rows - row) * mean.columns;
+      read(tensor, DType::F32, some.data(), row * mean.columns, elements);
+      for (int64_t i = 0; i < elements; ++i)
+        sums[static_cast<size_t>(i % mean.columns)] += some[static_cast<size_t>(i)];
+    }
+    for (const double sum : sums)
+      mean.values.push_back(static_cast<float>(sum / static_cast<double>(rows)));
+  });
+  std::vector<float> values(static_cast<size_t>(count));
+  for (int64_t i = 0; i < count; ++i)
+    values[static_cast<size_t>(i)] = mean.values[static_cast<size_t>((begin + i) % mean.columns)];
+  convert(DType::F32, reinterpret_cast<const std::byte*>(values.data()), target, out, count);
+}
+
 const TensorSource::Placement& TensorSource::placement(const TensorInfo& tensor) const {
   const auto found = index_of_.find(tensor.name);
   SNUG_CHECK(found != index_of_.end(), "{} has no tensor \"{}\"", label_, tensor.name);
@@ -189,9 +230,16 @@ void TensorSource::read(const TensorInfo& tensor, DType target, void* out, int64
              tensor.name, name(tensor.dtype), name(target));
   SNUG_CHECK(begin % block == 0 && count % block == 0, "\"{}\" must be read in whole blocks",
              tensor.name);
+  if (where.mean != nullptr && begin + count > where.mean->stored_elements) {
+    const int64_t stored = std::max<int64_t>(0, where.mean->stored_elements - begin);
+    if (stored > 0) read(tensor, target, out, begin, stored);
+    return read_mean_rows(tensor, *where.mean, target, advance(out, target, stored), begin + stored,
+                          count - stored);
+  }
   if (where.strides.empty() && count > 0) {
     const int64_t whole = layout(tensor.dtype).block_elements;
-    const int64_t end = std::min(elements, (begin + count + whole - 1) / whole * whole);
+    const int64_t stored = where.mean != nullptr ? where.mean->stored_elements : elements;
+    const int64_t end = std::min(stored, (begin + count + whole - 1) / whole * whole);
     check(tensor, where, static_cast<size_t>(bytes_for(tensor.dtype, begin / whole * whole)),
           static_cast<size_t>(bytes_for(tensor.dtype, end)));
   } else {
@@ -224,7 +272,7 @@ void TensorSource::read_span(const TensorInfo& tensor, const Placement& where, D
 
 std::span<const std::byte> TensorSource::raw(const TensorInfo& tensor) const {
   const Placement& where = placement(tensor);
-  if (!where.strides.empty() || tensor.nbytes == 0) return {};
+  if (!where.strides.empty() || where.mean != nullptr || tensor.nbytes == 0) return {};
   check(tensor, where, 0, static_cast<size_t>(tensor.nbytes));
   return {start(where), static_cast<size_t>(tensor.nbytes)};
 }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -48,7 +49,13 @@ class TensorSource {
   void read(const TensorInfo& tensor, DType target, void* out, int64_t begin, int64_t count) const;
   void read(const TensorInfo& tensor, DType target, void* out) const;
 
-  // The bytes as stored; empty when the tensor is strided (a .pth may hold transposed views).
+  // Gives a matrix or vector of floating-point numbers more rows behind its own, each the mean of
+  // those: the file stays as it is. Does nothing if it has as many. Throws UserError for a strided
+  // tensor.
+  void add_mean_rows(const TensorInfo& tensor, int64_t rows);
+
+  // The bytes as stored; empty when the tensor is strided (a .pth may hold transposed views) or has
+  // more rows than its file.
   std::span<const std::byte> raw(const TensorInfo& tensor) const;
   // Releases the tensor's pages, so that they leave the resident set.
   void release(const TensorInfo& tensor) const;
@@ -73,13 +80,21 @@ class TensorSource {
   static Parts take_apart(std::unique_ptr<TensorSource> source);
 
  private:
+  struct MeanRow {
+    int64_t stored_elements = 0, columns = 1;
+    std::once_flag once;
+    std::vector<float> values;  // found when they are first read
+  };
   struct Placement {
     size_t file;
     size_t offset;
     std::vector<int64_t> strides;
+    std::shared_ptr<MeanRow> mean = nullptr;  // of which rows behind the stored ones consist
   };
   const Placement& placement(const TensorInfo& tensor) const;
   const std::byte* start(const Placement& where) const;
+  void read_mean_rows(const TensorInfo& tensor, MeanRow& mean, DType target, std::byte* out,
+                      int64_t begin, int64_t count) const;
   void check_size_and_header(size_t file) const;
   void check(const TensorInfo& tensor, const Placement& where, size_t begin, size_t end) const;
   void read_span(const TensorInfo& tensor, const Placement& where, DType target, std::byte* out,

@@ -23,6 +23,7 @@
 #include "engine/export/vocabulary.h"
 #include "engine/host.h"
 #include "engine/labels.h"
+#include "engine/more_tokens.h"
 #include "engine/open_data.h"
 #include "engine/run_length.h"
 #include "engine/strategy.h"
@@ -197,6 +198,12 @@ void open_model(Planned& p, models::Part part) {
   else
     open_checkpoint(p, part);
   if (from_scratch) p.checkpoint.model = models::model_from_config(p.recipe.model.config, part);
+  const bool reads_tokens =
+      !p.recipe.data.add_tokens.empty() && engine::has_tokenizer(p.checkpoint);
+  const auto tokenizer =
+      reads_tokens ? engine::open_tokenizer(p.checkpoint, p.recipe.lora.adapter, p.recipe.data)
+                   : nullptr;
+  engine::add_tokens(p.checkpoint, p.recipe, tokenizer.get());
   engine::prepare_head(p.checkpoint, p.recipe, /*tokenizer=*/nullptr);
 }
 

@@ -17,6 +17,7 @@
 #include "base/text.h"
 #include "engine/adapters/trained_parts.h"
 #include "engine/labels.h"
+#include "engine/more_tokens.h"
 #include "engine/strategy.h"
 #include "plan/command/plan_devices.h"
 #include "recipe/hub_models.h"
@@ -246,6 +247,7 @@ class KnownModels {
     const recipe::HubModel& named = *by_size_[static_cast<size_t>(at)];
     try {
       models::Checkpoint checkpoint{.path = named.id(), .model = models::named_model(named)};
+      engine::add_tokens(checkpoint, p_.recipe, /*tokenizer=*/nullptr);
       engine::prepare_head(checkpoint, p_.recipe, /*tokenizer=*/nullptr);
       const auto& model = checkpoint.model;
       if (model->reads().image_size != p_.checkpoint.model->reads().image_size ||

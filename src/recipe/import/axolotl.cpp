@@ -49,6 +49,17 @@ void take_special_tokens(Draft& draft, const Found& tokens) {
   if (eos.empty() && bos.empty()) draft.idle(tokens.key, std::string(kOwnTokenizer));
 }
 
+// Beside new tokens embedding and head train anyway.
+void take_modules_to_save(Draft& draft, const Found& modules) {
+  const bool are_ends = std::ranges::all_of(modules.node.items, [](const YamlNode& module) {
+    return module.text == "embed_tokens" || module.text == "lm_head";
+  });
+  if (draft.on("tokens") && are_ends)
+    draft.idle(modules.key, "embedding and head train whole beside new tokens");
+  else if (is_on(modules.node))
+    draft.refuse(modules.key, "lora_target_modules", std::string(kPlainAdapters));
+}
+
 constexpr KeyRow kAxolotlRows[] = {
     // Model and files
     {"base_model", Way::By, "checkpoint_dir", {}, {}, take_model},
@@ -71,10 +82,11 @@ constexpr KeyRow kAxolotlRows[] = {
      kOwnTokenizer},
     {"eot_tokens", Way::Idle, {}, "the end of each answer is learnt, as its template writes it"},
     {"special_tokens", Way::By, {}, {}, {}, take_special_tokens},
-    {"tokens added_tokens_overrides shrink_embeddings",
+    {"tokens", Way::Read, "tokens.add"},
+    {"added_tokens_overrides shrink_embeddings",
      Way::Off,
      {},
-     "new tokens need rows that the model's embedding does not have; leave it out"},
+     "the words of tokens that are there stay as they are; leave it out"},
     {"overrides_of_model_config model_config overrides_of_model_kwargs model_kwargs rope_scaling "
      "s2_attention max_packed_sequence_len",
      Way::Off,
@@ -100,7 +112,8 @@ constexpr KeyRow kAxolotlRows[] = {
      {},
      "snug loads and merges adapters its own way (snug merge)"},
     {"lora_model_dir", Way::Same, "adapter"},
-    {"lora_target_parameters lora_modules_to_save lora_rank_pattern "
+    {"lora_modules_to_save", Way::By, "lora_target_modules", {}, {}, take_modules_to_save},
+    {"lora_target_parameters lora_rank_pattern "
      "lora_alpha_pattern peft_layers_to_transform peft_layers_pattern peft "
      "peft_layer_replication peft_trainable_token_indices relora relora_prune_ratio "
      "relora_prune_method relora_cpu_offload jagged_restart_steps jagged_restart_warmup_steps "
@@ -616,6 +629,7 @@ void finish_axolotl(Draft& draft) {
                     {"context_parallel_size", "cp"},
                     {"sequence_parallel_degree", "cp"},
                     {"expert_parallel_size", "ep"}});
+  take_tokens(draft, {"tokens"});
   take_datasets(draft);
   take_test_datasets(draft);
   take_chat_keys(draft);

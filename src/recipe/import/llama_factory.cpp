@@ -29,10 +29,8 @@ constexpr KeyRow kLlamaFactoryRows[] = {
      Way::Idle,
      {},
      kOwnTokenizer},
-    {"resize_vocab add_tokens add_special_tokens",
-     Way::Off,
-     {},
-     "new tokens need rows that the model's embedding does not have; leave it out"},
+    {"add_tokens add_special_tokens", Way::Read, "tokens.add"},
+    {"resize_vocab", Way::Idle, {}, "embedding and head get rows for new tokens anyway"},
     {"rope_scaling shift_attn mixture_of_depths",
      Way::Off,
      {},
@@ -423,6 +421,7 @@ void finish_llama_factory(Draft& draft) {
     draft.refuse("finetuning_type", "full", fmt::format("snug has lora and full, not {}", type));
   draft.set("full", adapters ? "false" : "true", "finetuning_type");
   take_stage_of_training(draft);
+  take_tokens(draft, {"add_tokens", "add_special_tokens"});
   take_targets(draft, "lora_target");
   // Without the key: twice the rank.
   draft.set("lora_alpha",

@@ -296,6 +296,26 @@ std::string existing_file(const Draft& draft, const std::string& path) {
   return is_there(beside) ? beside.string() : "";
 }
 
+void take_tokens(Draft& draft, std::initializer_list<std::string_view> keys) {
+  std::string all;
+  std::string_view last;
+  for (const std::string_view key : keys) {
+    const Found* found = draft.find(key);
+    if (found == nullptr) continue;
+    last = key;
+    if (!found->node.text.empty()) all += (all.empty() ? "" : ",") + found->node.text;
+    for (const YamlNode& token : found->node.items) {
+      if (token.text.find(',') != std::string::npos)
+        return draft.refuse(key, "tokens.add",
+                            fmt::format("{}: a token of snug's cannot hold a comma", token.text));
+      all += (all.empty() ? "" : ",") + token.text;
+    }
+    if (key != "add_special_tokens")
+      draft.differs(key, "new tokens are special here, which are left out of texts to be read");
+  }
+  if (!all.empty()) draft.set("tokens.add", all, last);
+}
+
 void take_data(Draft& draft, const std::string& name, std::string_view theirs) {
   if (const std::string_view set = word_for(kNamedSets, name); !set.empty())
     return draft.set("data.class_path", set, theirs);

@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -75,6 +76,8 @@ void take_resume(Draft& draft, const Found& found);
 // --- what several keys say together; each takes the keys' names where programs differ ---
 
 void take_length(Draft& draft, std::string_view epochs);
+// Lists of new tokens, or texts of them with commas.
+void take_tokens(Draft& draft, std::initializer_list<std::string_view> keys);
 // A switch of Liger's kernels.
 void take_liger(Draft& draft, const Found& found);
 void take_warmup(Draft& draft);

@@ -104,6 +104,14 @@ std::vector<Row> data_rows(DataOptions& d) {
        .help = "token of the vocabulary that ends texts and answers, in place of the model's "
                "eos_token; saved with what is trained; none: the model's own"},
       {.theme = kData,
+       .key = "tokens.add",
+       .slot = &d.add_tokens,
+       .help = "special tokens to add to the vocabulary, separated by commas (which a token cannot "
+               "hold), such as the marks of a chat template. Embedding and head get rows for those "
+               "that are new, which begin as the mean of the others; beside adapters both train "
+               "whole",
+       .aliases = {"data.add_tokens"}},
+      {.theme = kData,
        .key = "data.mask_prompt",
        .slot = &d.mask_prompt,
        .help = "exclude the tokens of the prompt from the loss; none: those of rows of turns, so "

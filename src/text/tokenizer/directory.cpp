@@ -148,6 +148,8 @@ Sidecars read_sidecars(const fs::path& directory, const TokenizerChanges& change
   read("generation_config.json", read_generation_config);
   read("chat_template.json", read_template_file);
   if (!changes.eos_token.empty()) out.named_tokens["eos_token"] = changes.eos_token;
+  for (const std::string& token : changes.tokens)
+    out.options.add_token({.content = token, .id = kNextId, .special = true});
   add_named_tokens(out);
   const fs::path jinja = directory / "chat_template.jinja";
   if (fs::exists(jinja)) {
@@ -170,8 +172,55 @@ TokenizerChanges changes_in(const fs::path& directory) {
           .eos_token = eos == read.named_tokens.end() ? "" : eos->second};
 }
 
-void write_changes(const fs::path& directory, const TokenizerChanges& changes) {
+namespace {
+
+// As "added_tokens_decoder" has it, and with its id as an entry of "added_tokens".
+nlohmann::json entry_of(const std::string& token) {
+  return {{"content", token}, {"lstrip", false},     {"rstrip", false},
+          {"special", true},  {"normalized", false}, {"single_word", false}};
+}
+
+// In tokenizer.json, or in what stands beside a tokenizer.model. Returns what is said of each.
+std::vector<nlohmann::json> write_tokens(const fs::path& directory,
+                                         const std::vector<std::string>& tokens,
+                                         const std::vector<int32_t>& ids) {
+  std::vector<nlohmann::json> said;
+  const fs::path whole = directory / "tokenizer.json", more = directory / "added_tokens.json";
+  const bool is_whole = fs::exists(whole);
+  nlohmann::json file =
+      is_whole ? read_json(whole) : read_if_present(more).value_or(nlohmann::json::object());
+  if (is_whole && !file["added_tokens"].is_array()) file["added_tokens"] = nlohmann::json::array();
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    said.push_back(entry_of(tokens[i]));
+    if (!is_whole) {
+      file[tokens[i]] = ids[i];
+      continue;
+    }
+    // What else the file says of a token that it has stays.
+    nlohmann::json& list = file["added_tokens"];
+    auto entry = std::ranges::find_if(
+        list, [&](const nlohmann::json& known) { return known.value("id", -1) == ids[i]; });
+    if (entry == list.end()) {
+      list.push_back(said.back());
+      entry = list.end() - 1;
+    }
+    (*entry)["special"] = true;
+    said.back() = *entry;
+    said.back().erase("id");
+    (*entry)["id"] = ids[i];
+  }
+  write_file_atomically(is_whole ? whole : more, file.dump(2) + "\n");
+  return said;
+}
+
+}  // namespace
+
+void write_changes(const fs::path& directory, const TokenizerChanges& changes,
+                   const std::vector<int32_t>& ids) {
   const bool writes = !changes.chat_template.empty();
+  const std::vector<nlohmann::json> said = changes.tokens.empty()
+                                               ? std::vector<nlohmann::json>()
+                                               : write_tokens(directory, changes.tokens, ids);
   if (writes) {
     write_file_atomically(directory / "chat_template.jinja", changes.chat_template);
     fs::remove(directory / "chat_template.json");
@@ -181,6 +230,8 @@ void write_changes(const fs::path& directory, const TokenizerChanges& changes) {
     if (!file || !file->is_object()) continue;
     if (writes) file->erase("chat_template");
     if (!changes.eos_token.empty()) (*file)["eos_token"] = changes.eos_token;
+    for (size_t i = 0; i < said.size() && std::string_view(name) == "tokenizer_config.json"; ++i)
+      (*file)["added_tokens_decoder"][std::to_string(ids[i])] = said[i];
     write_file_atomically(directory / name, file->dump(2) + "\n");
   }
 }

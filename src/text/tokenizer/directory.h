@@ -34,8 +34,9 @@ nlohmann::json t5_files(const std::filesystem::path& directory, int32_t num_extr
 
 // Copies the vocabulary and the files above; does nothing when both directories are the same.
 void copy_tokenizer_files(const std::filesystem::path& from, const std::filesystem::path& to);
-// Makes the files in a directory say what `changes` does.
-void write_changes(const std::filesystem::path& directory, const TokenizerChanges& changes);
+// Makes the files in a directory say what `changes` does. `ids`: of its tokens.
+void write_changes(const std::filesystem::path& directory, const TokenizerChanges& changes,
+                   const std::vector<int32_t>& ids);
 // The bytes that copy_tokenizer_files would copy.
 int64_t tokenizer_files_bytes(const std::filesystem::path& directory);
 

@@ -28,13 +28,14 @@ struct Frame {
 
 // Settings from the files beside a vocabulary.
 struct EngineOptions {
-  std::vector<AddedToken> added_tokens;  // ids may be -1 for tokens the vocabulary knows
+  // Ids may be -1 for tokens the vocabulary knows, or kNextId.
+  std::vector<AddedToken> added_tokens;
   // The first file that names a token says all about it; but any file can call it special.
   void add_token(AddedToken token) {
     for (AddedToken& known : added_tokens) {
       if (known.content != token.content) continue;
       known.special |= token.special;
-      if (known.id < 0) known.id = token.id;
+      if (known.id == -1) known.id = token.id;
       return;
     }
     added_tokens.push_back(std::move(token));
@@ -57,12 +58,15 @@ class Engine {
   virtual const AddedToken* added_token(int32_t id) const = 0;  // nullptr: not an added one
 
   const Frame& frame() const { return frame_; }
+  // How many tokens came behind the others (kNextId).
+  int64_t num_appended() const { return num_appended_; }
 
  protected:
   // Applies the frame in the options, once the vocabulary is known.
   void override_frame(const EngineOptions& options);
 
   Frame frame_;
+  int64_t num_appended_ = 0;
 };
 
 // What the library makes of a model's bytes. Throws UserError with `where` for what is none, also

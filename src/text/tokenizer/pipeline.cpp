@@ -144,8 +144,15 @@ void Pipeline::read_added_tokens(const Node& node, const EngineOptions& options)
   }
   // Tokens that tokenizer_config.json adds, if the vocabulary has them or room for them.
   for (AddedToken token : options.added_tokens) {
-    if (added_.by_content(token.content)) continue;
+    if (added_.by_content(token.content)) {
+      if (token.special) added_.make_special(token.content);
+      continue;
+    }
     const int32_t known = model_->vocabulary().find(token.content);
+    if (known < 0 && token.id == kNextId) {
+      token.id = end_id();
+      ++num_appended_;
+    }
     if (known < 0 &&
         (token.id < 0 || model_->vocabulary().has(token.id) || added_.by_id(token.id))) {
       continue;

@@ -32,9 +32,29 @@ nlohmann::json minimal_config(const std::map<std::string, std::string>& named_to
 
 [[noreturn]] void refuse_eos(const std::string& token, const std::string& where) {
   throw UserError(
-      "eos_token = {}: the vocabulary of {} has no such token; give one that it has, as the mark "
-      "with which its chat template ends an answer",
+      "eos_token = {}: the vocabulary of {} has no such token; give one that it has with "
+      "--data.eos_token, as the mark with which the chat template ends an answer, or add it with "
+      "--tokens.add",
       token, where);
+}
+
+// Whether it is new: then it takes the place of the first of those behind the vocabulary that stand
+// for rows without a token.
+bool add_control_token(const std::string& token, GgufVocabulary& vocabulary) {
+  std::vector<int32_t>& types = vocabulary.token_types;
+  types.resize(vocabulary.tokens.size(), kNormal);
+  const auto known = std::ranges::find(vocabulary.tokens, token);
+  auto id = static_cast<size_t>(known - vocabulary.tokens.begin());
+  const bool is_new = known == vocabulary.tokens.end();
+  while (is_new && id > 0 && types[id - 1] == kUnused) --id;
+  if (id == vocabulary.tokens.size()) {
+    vocabulary.tokens.emplace_back();
+    types.push_back(kControl);
+    if (!vocabulary.scores.empty()) vocabulary.scores.push_back(0);
+  }
+  vocabulary.tokens[id] = token;
+  types[id] = kControl;
+  return is_new;
 }
 
 void write_json(const fs::path& path, const nlohmann::json& json) {
@@ -50,6 +70,7 @@ struct Tokenizer::State {
   std::unique_ptr<ChatTemplate> chat_template;
   std::string chat_template_text;
   TokenizerChanges changes;
+  int64_t num_new_tokens = 0;  // by changes
   fs::path source;             // the directory it came from; empty for a GGUF
   std::string tokenizer_json;  // the conversion of a GGUF vocabulary
   nlohmann::json config;
@@ -126,6 +147,7 @@ std::unique_ptr<Tokenizer> Tokenizer::from_directory(const fs::path& directory,
   const nlohmann::json own = state->config;
   state->config = minimal_config(state->named_tokens);
   if (own.is_object()) state->config.update(own);
+  state->num_new_tokens = state->engine->num_appended();
   state->set_special();
   if (!changes.eos_token.empty() && state->special.eos < 0)
     refuse_eos(changes.eos_token, directory.string());
@@ -138,6 +160,8 @@ std::unique_ptr<Tokenizer> Tokenizer::from_gguf(GgufVocabulary vocabulary,
   auto state = std::make_unique<State>();
   state->changes = changes;
   if (!changes.chat_template.empty()) vocabulary.chat_template = changes.chat_template;
+  for (const std::string& token : changes.tokens)
+    state->num_new_tokens += add_control_token(token, vocabulary) ? 1 : 0;
   if (!changes.eos_token.empty()) {
     const auto found = std::ranges::find(vocabulary.tokens, changes.eos_token);
     if (found == vocabulary.tokens.end()) refuse_eos(changes.eos_token, "the GGUF file");
@@ -179,6 +203,7 @@ std::string Tokenizer::decode(std::span<const int32_t> ids, bool skip_special_to
 
 int64_t Tokenizer::vocabulary_size() const { return state_->engine->end_id(); }
 const SpecialTokens& Tokenizer::special() const { return state_->special; }
+int64_t Tokenizer::num_new_tokens() const { return state_->num_new_tokens; }
 bool Tokenizer::has_other_eos() const { return !state_->changes.eos_token.empty(); }
 
 std::optional<int32_t> Tokenizer::token_to_id(std::string_view token) const {
@@ -242,7 +267,6 @@ void Tokenizer::write_directory(const fs::path& directory) const {
     write_file_atomically(directory / "tokenizer.json", state_->tokenizer_json);
   } else {
     copy_tokenizer_files(state_->source, directory);
-    if (!state_->changes.empty()) write_changes(directory, state_->changes);
   }
   if (!fs::exists(directory / "tokenizer_config.json")) {
     write_json(directory / "tokenizer_config.json", state_->config);
@@ -250,11 +274,16 @@ void Tokenizer::write_directory(const fs::path& directory) const {
   if (!fs::exists(directory / "special_tokens_map.json")) {
     write_json(directory / "special_tokens_map.json", state_->named_tokens);
   }
+  if (state_->changes.empty()) return;
+  std::vector<int32_t> ids;
+  for (const std::string& token : state_->changes.tokens)
+    ids.push_back(state_->engine->find(token));
+  write_changes(directory, state_->changes, ids);
 }
 
 int64_t Tokenizer::directory_bytes() const {
   if (state_->source.empty()) return std::ssize(state_->tokenizer_json);
-  return tokenizer_files_bytes(state_->source);
+  return tokenizer_files_bytes(state_->source) + std::ssize(state_->changes.chat_template);
 }
 
 GgufVocabulary Tokenizer::gguf_vocabulary(int64_t num_tokens) const {

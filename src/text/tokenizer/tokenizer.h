@@ -78,11 +78,13 @@ struct GgufVocabulary {
 struct TokenizerChanges {
   std::string chat_template = {}, where = {};  // Jinja, and how messages name its place
   std::string eos_token = {};                  // a token of the vocabulary, which is special then
+  std::vector<std::string> tokens = {};  // special ones that are behind it, unless it has them
 
-  bool empty() const { return chat_template.empty() && eos_token.empty(); }
+  bool empty() const { return chat_template.empty() && eos_token.empty() && tokens.empty(); }
 };
 
-// What the small files in a folder say of it: beside an adapter, what it was trained with.
+// What the small files in a folder say of template and end of sequence: beside an adapter, what it
+// was trained with.
 TokenizerChanges changes_in(const std::filesystem::path& directory);
 
 class Tokenizer {
@@ -105,6 +107,8 @@ class Tokenizer {
   int64_t vocabulary_size() const;
   const SpecialTokens& special() const;
   bool has_other_eos() const;  // by TokenizerChanges
+  // How many tokens are behind those of its own files, by TokenizerChanges.
+  int64_t num_new_tokens() const;
   std::optional<int32_t> token_to_id(std::string_view token) const;
   std::string id_to_token(int32_t id) const;  // "" for an id without a token
   bool is_special(int32_t id) const;          // decode() skips it

@@ -13,7 +13,9 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "core/memory/ledger.h"
+#include "engine/adapters/adapters.h"
 #include "engine/export/vocabulary.h"
+#include "engine/more_tokens.h"
 #include "files/weights/convert.h"
 #include "files/weights/gguf/mix.h"
 #include "models/family.h"
@@ -134,6 +136,46 @@ TEST_P(EachModel, TakesTheRoomThatWasForeseen) {
     const auto foreseen =
         static_cast<double>(hugging_face_bytes(*model_, tokenizer_.get(), options_));
     EXPECT_NEAR(foreseen, written, 0.01 * written);
+  }
+}
+
+// New rows of embedding and head are the mean of the others; all else is read as ever.
+TEST_P(EachModel, TakesMoreTokens) {
+  make(GetParam());
+  export_hugging_face(folder_ / "hf", *model_, tokenizer_.get(), resident_value, options_);
+  export_gguf(folder_ / "model.gguf", *model_, *tokenizer_, resident_value, options_);
+  for (const char* const name : {"hf", "model.gguf"}) {
+    SCOPED_TRACE(name);
+    models::Checkpoint read = models::open_checkpoint(folder_ / name);
+    models::grow_vocabulary(read, kVocabulary - 1);
+    ASSERT_EQ(read.model->dimensions().vocabulary, kVocabulary) << "it never shrinks";
+    models::grow_vocabulary(read, kVocabulary + 3);
+    ASSERT_EQ(read.model->dimensions().vocabulary, kVocabulary + 3);
+    const std::vector<nn::Parameter*> grown = models::vocabulary_parameters(*read.model);
+    ASSERT_GE(grown.size(), 1U);
+    models::expect_weights(read, read.model->parameters());
+    const std::vector<nn::Parameter*> found = read.model->parameters();
+    for (size_t i = 0; i < found.size(); ++i) {
+      SCOPED_TRACE(found[i]->name);
+      const at::Tensor own = resident_value(*model_->parameters()[i]);
+      const at::Tensor value = models::read_parameter(read, *found[i], at::kFloat);
+      const bool is_grown = std::ranges::count(grown, found[i]) > 0;
+      ASSERT_EQ(value.size(0), own.size(0) + (is_grown ? 3 : 0));
+      EXPECT_TRUE(at::allclose(value.slice(0, 0, own.size(0)), own, 0, 1.2e-7));
+      if (!is_grown) continue;
+      const at::Tensor rest = value.slice(0, own.size(0));
+      EXPECT_TRUE(at::allclose(rest, own.mean(0).expand_as(rest), 1e-4, 1e-6));
+    }
+    // peft finds layers by the last words of their names.
+    const recipe::LoraOptions lora{.enabled = true};
+    add_adapters(*read.model, lora);
+    train_vocabulary(*read.model);
+    const checkpoint::Adapter shapes = adapter_shapes(*read.model, lora, at::kFloat);
+    EXPECT_EQ(shapes.config.modules_to_save.size(), 2U) << "embedding and head, shared or not";
+    for (const std::string& module : shapes.config.modules_to_save)
+      EXPECT_TRUE(std::ranges::any_of(shapes.base_weights, [&](const auto& weight) {
+        return ("." + weight.first).ends_with("." + module + ".weight");
+      })) << module;
   }
 }
 

@@ -1526,7 +1526,20 @@ TEST(Import, SaysWhatBecomesOfTemplatesAndTokens) {
       "chat_template: llama3\ndatasets: [{path: a.json, type: chat_template, ";
   EXPECT_EQ(set_to(with("m", of_set + "chat_template: chatml}]\n"), "data.chat_template"), "chatml")
       << "the set's own comes first";
+  const Imported tokens = with("m",
+                               "tokens: [<|a|>, <|b|>]\nadapter: lora\n"
+                               "lora_modules_to_save: [embed_tokens, lm_head]\n");
+  EXPECT_EQ(set_to(tokens, "tokens.add"), "<|a|>,<|b|>");
+  EXPECT_TRUE(tokens.refused.empty());
+  EXPECT_CONTAINS(tokens.differing.front().why, "new tokens are special here");
+  EXPECT_FALSE(with("m", "adapter: lora\nlora_modules_to_save: [lm_head]\n").refused.empty());
+  EXPECT_FALSE(
+      with("m", "tokens: [<|a|>]\nadapter: lora\nlora_modules_to_save: [mlp]\n").refused.empty());
+  const std::string factory = "model_name_or_path: m\nstage: sft\nfinetuning_type: full\n";
+  const TemporaryFile both(factory + "add_tokens: <a>,<b>\nadd_special_tokens: <c>\n");
+  EXPECT_EQ(set_to(import_file(both.string()), "tokens.add"), "<a>,<b>,<c>");
   const std::string axolotl = "base_model: smol\nlearning_rate: 1e-4\n";
+  EXPECT_CONTAINS(import_fault(axolotl + "tokens: ['<a,b>']\n"), "cannot hold a comma");
   EXPECT_CONTAINS(import_fault(axolotl + "chat_template: metharme\n"),
                   ":3: chat_template: snug has no template metharme: give its file");
   EXPECT_CONTAINS(import_fault(axolotl + "default_system_message: Be good.\n"),

@@ -112,6 +112,110 @@ TEST_F(Changes, NameATokenThatTheVocabularyHas) {
   EXPECT_THROW(Tokenizer::from_gguf(smollm_vocabulary(), wrong), UserError);
 }
 
+// New ones come behind all others, in order; those that are there are none.
+TEST_F(Changes, AddTokens) {
+  for (const char* kind : {"qwen2", "sentencepiece"}) {
+    SCOPED_TRACE(kind);
+    const fs::path source = data_path(kind);
+    const auto before = Tokenizer::from_directory(source);
+    const std::string known = before->id_to_token(300);
+    const auto changed = Tokenizer::from_directory(
+        source, {.eos_token = "<|new|>", .tokens = {"<|new|>", known, "<|more|>"}});
+    const auto end = static_cast<int32_t>(before->vocabulary_size());
+    EXPECT_EQ(changed->num_new_tokens(), 2);
+    EXPECT_EQ(changed->vocabulary_size(), end + 2);
+    EXPECT_EQ(changed->special().eos, end);
+    EXPECT_TRUE(changed->is_special(end));
+    const std::string text = "one<|new|> two<|more|>";
+    const std::vector<int32_t> ids = changed->encode(text, false);
+    EXPECT_EQ(std::ranges::count(ids, end), 1);
+    EXPECT_EQ(ids.back(), end + 1);
+    if (std::string(kind) == "qwen2") {
+      EXPECT_EQ(changed->decode(ids, false), text);
+    }
+    const fs::path out = folder_ / (std::string(kind) + "-new");
+    changed->write_directory(out);
+    const auto read = Tokenizer::from_directory(out);
+    EXPECT_EQ(read->vocabulary_size(), end + 2);
+    EXPECT_EQ(read->num_new_tokens(), 0);
+    EXPECT_EQ(read->special().eos, end);
+    for (std::string line : MixedText(3).lines(50)) {
+      line += "<|more|>" + known + line;
+      EXPECT_EQ(read->encode(line, true), changed->encode(line, true)) << line;
+    }
+    const GgufVocabulary vocabulary = changed->gguf_vocabulary(changed->vocabulary_size());
+    EXPECT_EQ(vocabulary.tokens.back(), "<|more|>");
+  }
+  GgufVocabulary vocabulary = smollm_vocabulary();
+  const size_t end = vocabulary.tokens.size();
+  const auto changed =
+      Tokenizer::from_gguf(vocabulary, {.tokens = {vocabulary.tokens[40], "<|new|>"}});
+  EXPECT_EQ(changed->num_new_tokens(), 1);
+  EXPECT_EQ(changed->encode("<|new|>", false), std::vector<int32_t>{static_cast<int32_t>(end)});
+  EXPECT_TRUE(changed->is_special(40));
+}
+
+// What a vocabulary says of a token that it has stays, but that it is special now.
+TEST_F(Changes, LeaveTheRulesOfKnownTokens) {
+  json tokens = json::parse(read_file(own() / "tokenizer.json"));
+  json& entry = tokens["added_tokens"][1];
+  ASSERT_EQ(entry["content"], "<|eot_id|>");
+  entry["rstrip"] = true;
+  entry["special"] = false;
+  write_file_atomically(own() / "tokenizer.json", tokens.dump());
+  const auto changed = Tokenizer::from_directory(own(), {.tokens = {"<|eot_id|>", "<|new|>"}});
+  EXPECT_EQ(changed->num_new_tokens(), 1);
+  changed->write_directory(folder_ / "new");
+  const auto read = Tokenizer::from_directory(folder_ / "new");
+  const std::string text = "a<|eot_id|>  b<|new|>  c";
+  EXPECT_EQ(read->encode(text, false), changed->encode(text, false));
+  EXPECT_EQ(changed->decode(changed->encode(text, false)), "ab  c");
+  EXPECT_EQ(read->decode(read->encode(text, false)), "ab  c");
+}
+
+// Of the tokenizers that may stand in a folder, those that have no place for added tokens.
+TEST_F(Changes, AddTokensToFilesWithoutAny) {
+  json tokens = json::parse(read_file(data_path("gpt2/tokenizer.json")));
+  tokens.erase("added_tokens");
+  fs::create_directories(folder_ / "bare");
+  fs::create_directories(folder_ / "halves");
+  write_file_atomically(folder_ / "bare/tokenizer.json", tokens.dump());
+  write_file_atomically(folder_ / "halves/vocab.json", tokens["model"]["vocab"].dump());
+  std::string merges;
+  for (const json& rule : tokens["model"]["merges"])
+    merges += (rule.is_string() ? rule.get<std::string>()
+                                : rule[0].get<std::string>() + " " + rule[1].get<std::string>()) +
+              "\n";
+  write_file_atomically(folder_ / "halves/merges.txt", merges);
+  for (const char* kind : {"bare", "halves"}) {
+    SCOPED_TRACE(kind);
+    const auto changed = Tokenizer::from_directory(
+        folder_ / kind, {.chat_template = "t", .where = "ours", .tokens = {"<|new|>"}});
+    const fs::path out = folder_ / (std::string(kind) + "-new");
+    changed->write_directory(out);
+    const auto read = Tokenizer::from_directory(out);
+    const auto id = static_cast<int32_t>(changed->vocabulary_size() - 1);
+    EXPECT_EQ(read->encode("a<|new|>", false), changed->encode("a<|new|>", false));
+    EXPECT_EQ(read->encode("<|new|>", false), std::vector<int32_t>{id});
+    EXPECT_TRUE(read->is_special(id));
+    EXPECT_TRUE(fs::exists(out / "chat_template.jinja"));
+  }
+}
+
+// As snug fills a file up to the rows of its embedding.
+TEST_F(Changes, TakeTheRowsOfAGgufFileThatHaveNoToken) {
+  GgufVocabulary vocabulary = smollm_vocabulary();
+  const auto end = static_cast<int32_t>(vocabulary.tokens.size());
+  for (const char* name : {"[PAD0]", "[PAD1]"}) {
+    vocabulary.tokens.emplace_back(name);
+    vocabulary.token_types.push_back(5);
+  }
+  const auto changed = Tokenizer::from_gguf(vocabulary, {.tokens = {"<|a|>", "<|b|>", "<|c|>"}});
+  EXPECT_EQ(changed->encode("<|a|><|b|><|c|>", false),
+            (std::vector<int32_t>{end, end + 1, end + 2}));
+  EXPECT_EQ(changed->num_new_tokens(), 3);
+}
+
 TEST_F(Changes, OfAGgufFilesVocabulary) {
   GgufVocabulary vocabulary = smollm_vocabulary();
   TokenizerChanges changes = changes_;

@@ -113,6 +113,15 @@ Key parse_key(const std::string& full, const AdapterConfig& config, const std::s
       where, printable(full));
 }
 
+// Of a vocabulary that was changed, PEFT stores embedding and head as they are, and the two parts
+// of the wrapper that they are in.
+bool is_of_wrapper(const std::string& name, const files::TensorSource& source) {
+  for (const std::string part : {".modules_to_save", ".original_module"})
+    if (const size_t at = name.find(part + "."); at != std::string::npos)
+      return source.find(std::string(name).erase(at, part.size())) != nullptr;
+  return false;
+}
+
 void place(at::Tensor& slot, const files::TensorInfo& info, const files::TensorSource& source) {
   if (slot.defined())
     throw UserError("{}: tensor {} occurs twice, under two names; save the adapter again",
@@ -238,12 +247,24 @@ bool is_peft_directory(const fs::path& directory) {
   return fs::is_regular_file(directory / kConfigName);
 }
 
+std::vector<int64_t> base_weight_shape(const fs::path& directory, const std::string& name) {
+  const AdapterConfig config = read_peft_config(directory / kConfigName);
+  const auto source = open_weights(directory);
+  for (const files::TensorInfo& info : source->tensors()) {
+    if (is_of_wrapper(info.name, *source)) continue;
+    const Key key = parse_key(info.name, config, source->label());
+    if (key.kind == Kind::BaseWeight && key.module == name) return info.shape;
+  }
+  return {};
+}
+
 Adapter read_peft_adapter(const fs::path& directory, const std::vector<ExpertStack>& stacks) {
   Adapter adapter;
   adapter.config = read_peft_config(directory / kConfigName);
   const auto source = open_weights(directory);
   std::string name;  // of the adapter, if the file has one
   for (const files::TensorInfo& info : source->tensors()) {
+    if (is_of_wrapper(info.name, *source)) continue;
     const Key key = parse_key(info.name, adapter.config, source->label());
     if (!key.adapter.empty() && !name.empty() && key.adapter != name)
       throw UserError("{} holds two adapters, {} and {}; save each in its own folder",

@@ -12,6 +12,10 @@
 
 namespace snug::checkpoint {
 
+// The shape in its file of a weight of the base that the adapter brings
+// ("model.embed_tokens.weight"); empty: it brings none.
+std::vector<int64_t> base_weight_shape(const std::filesystem::path& directory,
+                                       const std::string& name);
 bool is_peft_directory(const std::filesystem::path& directory);
 
 // Reads the whole adapter, tensors in their stored type; `stacks`: all of the base's. Throws

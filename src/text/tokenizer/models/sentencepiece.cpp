@@ -111,6 +111,10 @@ void SentencePiece::read_added_tokens(const EngineOptions& options) {
   }
   for (AddedToken token : options.added_tokens) {
     const bool known = vocabulary_.find(token.content) >= 0;
+    if (!known && token.id == kNextId) {
+      token.id = end_id();
+      ++num_appended_;
+    }
     if (known || (token.id >= 0 && !vocabulary_.has(token.id))) {
       token.normalized = false;
       added_.add(std::move(token), vocabulary_, where_);

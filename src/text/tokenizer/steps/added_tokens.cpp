@@ -78,6 +78,10 @@ void AddedTokens::add(AddedToken token, const Vocabulary& model, const std::stri
   tokens_.push_back(std::move(token));
 }
 
+void AddedTokens::make_special(std::string_view content) {
+  tokens_.at(index_of_content_.at(std::string(content))).special = true;
+}
+
 void AddedTokens::index(const Normalizer* normalizer) {
   for (size_t i = 0; i < tokens_.size(); ++i) {
     AddedToken& token = tokens_[i];

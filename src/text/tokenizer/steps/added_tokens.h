@@ -16,6 +16,9 @@
 
 namespace snug::tokenizer {
 
+// The id of a token that comes behind all others, unless the vocabulary has it.
+inline constexpr int32_t kNextId = -2;
+
 struct AddedToken {
   std::string content;
   int32_t id = -1;
@@ -34,6 +37,8 @@ class AddedTokens {
   // `token.id` must be free in both vocabularies or belong to the same text. `where` begins error
   // messages.
   void add(AddedToken token, const Vocabulary& model, const std::string& where);
+  // Of a token that was added.
+  void make_special(std::string_view content);
   // Call once after the last add: `normalized` tokens are matched in normalized form.
   void index(const Normalizer* normalizer);
 

@@ -229,6 +229,21 @@ TEST_F(Made, IsRead) {
   EXPECT_EQ(parts.out_features(), 4);
 }
 
+// As peft 0.21 saves an adapter whose base got more tokens.
+TEST_F(Made, AWrappersPartsAreTheLayerOnceMore) {
+  const std::string head = "base_model.model.lm_head";
+  config_["modules_to_save"] = {"lm_head"};
+  tensors_[head + ".weight"] = numbers({9, 6});
+  tensors_[head + ".modules_to_save.weight"] = numbers({9, 6});
+  tensors_[head + ".original_module.weight"] = numbers({9, 6});
+  EXPECT_EQ(read(), "no error");
+  EXPECT_EQ(read_peft_adapter(folder_.path()).base_weights.size(), 1U);
+  EXPECT_EQ(base_weight_shape(folder_.path(), "lm_head.weight"), (std::vector<int64_t>{9, 6}));
+  EXPECT_TRUE(base_weight_shape(folder_.path(), "model.embed_tokens.weight").empty());
+  tensors_.erase(head + ".weight");
+  expect_part(read(), "this older form of fully trained layers is not supported");
+}
+
 // peft doubles rank and alpha where it puts experts' gates and ups together, and takes no dropout.
 TEST_F(Made, AdaptersOfExpertsAreWrittenAsPeftTakesThem) {
   const std::string expert = "base_model.model.model.layers.0.mlp.experts.1.up_proj";

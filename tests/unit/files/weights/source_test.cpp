@@ -96,6 +96,40 @@ TEST(Gguf, VersionTwoIsReadOthersAreRefused) {
   expect_refused([&] { GgufFile::open(write_text(folder, "big.gguf", bytes)); }, {"big-endian"});
 }
 
+// As transformers fills up an embedding that gets more rows.
+void expect_mean_rows(TensorSource& source, const std::string& name) {
+  SCOPED_TRACE(name);
+  const TensorInfo& tensor = *source.find(name);
+  const std::vector<float> own = read_floats(source, tensor);
+  const int64_t rows = tensor.shape[0], columns = std::ssize(own) / rows;
+  source.add_mean_rows(tensor, rows + 3);
+  source.add_mean_rows(tensor, rows);  // it has them
+  ASSERT_EQ(tensor.shape[0], rows + 3);
+  EXPECT_TRUE(source.raw(tensor).empty());
+  std::vector<float> expected = own;
+  for (int64_t i = 0; i < 3 * columns; ++i) {
+    double sum = 0;
+    for (int64_t row = 0; row < rows; ++row) sum += own[row * columns + i % columns];
+    expected.push_back(static_cast<float>(sum / static_cast<double>(rows)));
+  }
+  expect_same_bits(read_floats(source, tensor), expected, name);
+  for (const int64_t begin : {int64_t{0}, rows * columns - 1, rows * columns + 1}) {
+    std::vector<float> part(expected.size() - static_cast<size_t>(begin));
+    source.read(tensor, DType::F32, part.data(), begin, std::ssize(part));
+    expect_same_bits(part, {expected.begin() + begin, expected.end()}, name);
+  }
+}
+
+TEST(MeanRows, AreBehindTheFilesOwn) {
+  const auto gguf = GgufFile::open(data_file("model.gguf"));
+  for (const TensorInfo& tensor : gguf->tensors())
+    if (tensor.shape.size() == 2) expect_mean_rows(*gguf, tensor.name);
+  const auto pth = open_pth(data_file("views.pth"));
+  expect_mean_rows(*pth, "rows");
+  expect_refused([&] { pth->add_mean_rows(*pth->find("transposed"), 100); },
+                 {"views.pth", "do not lie one after another"});
+}
+
 // Every stretch of a tensor equals the same stretch of the whole, blocks broken or not.
 void expect_parts_equal_whole(const TensorSource& source) {
   for (const TensorInfo& tensor : source.tensors()) {
