@@ -104,7 +104,7 @@ models::Checkpoint open_base(const fs::path& adapter, const fs::path& base) {
   // Names that only the base has are better than none.
   const std::vector<std::string> own = checkpoint.model->labels();
   if (own.size() == labels.size() && !fs::exists(adapter / kLabelsFile)) labels = own;
-  const auto tokenizer = open_tokenizer(checkpoint);
+  const auto tokenizer = open_tokenizer(checkpoint, adapter);
   models::score_documents(checkpoint, labels, pad_token_of(tokenizer.get()));
   return checkpoint;
 }

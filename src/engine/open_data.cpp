@@ -171,15 +171,21 @@ data::Dataset load_data(const recipe::Recipe& recipe, data::DatasetOptions optio
   options.max_seq_length = recipe.train.max_seq_length.value_or(0);
   const bool own_style = options.name != "JSON" && !recipe.given("data.prompt_style");
   if (own_style) options.prompt_style.clear();
-  return data::load_dataset(options, data::make_encoder(tokenizer),
-                            [&](const data::DownloadRequest& request) {
-                              return hub::download({.repo_id = request.repo_id,
-                                                    .repo_type = "dataset",
-                                                    .directory = request.folder,
-                                                    .token = recipe.access_token,
-                                                    .patterns = request.patterns},
-                                                   {});
-                            });
+  data::Dataset dataset = data::load_dataset(options, data::make_encoder(tokenizer),
+                                             [&](const data::DownloadRequest& request) {
+                                               return hub::download({.repo_id = request.repo_id,
+                                                                     .repo_type = "dataset",
+                                                                     .directory = request.folder,
+                                                                     .token = recipe.access_token,
+                                                                     .patterns = request.patterns},
+                                                                    {});
+                                             });
+  if (!recipe.data.chat_template.empty() && dataset.prompt_style != "chat")
+    warn(
+        "data.chat_template: these rows become text in prompt style {} and not in the template; "
+        "--data.prompt_style chat takes it for questions and answers too",
+        dataset.prompt_style);
+  return dataset;
 }
 
 }  // namespace snug::engine

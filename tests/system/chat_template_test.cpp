@@ -282,6 +282,27 @@ TEST_F(NewTokens, TakeRowsThatAreThere) {
   EXPECT_EQ(shown("out/final"), shown("made/final", {"--tokens.add", "<|im_end|>, <|user|>"}));
 }
 
+TEST_F(NewTokens, StandBesideAHeadThatScores) {
+  std::ofstream texts(folder_ / "texts.jsonl");
+  for (int i = 0; i < 16; ++i)
+    texts << json{{"text", "<|user|>" + std::string(static_cast<size_t>(1 + i % 3), 'a')},
+                  {"label", i % 2 == 0 ? "even" : "odd"}}
+                 .dump()
+          << "\n";
+  texts.close();
+  Words words = trained(
+      "made/final", "out",
+      {"--tokens.add", "<|user|>", "--objective", "classification", "--data", at("texts.jsonl")});
+  words.front() = "finetune_lora";
+  const Result result = run(words);
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_EQ(in("out/final/adapter_config.json")["modules_to_save"],
+            (json{"embed_tokens", "score"}));
+  const Result merged = run({"merge", at("out/final"), "--out_dir", at("merged")});
+  ASSERT_EQ(merged.exit_code, 0) << merged.output;
+  EXPECT_NE(read_file(folder_ / "merged/tokenizer.json").find("<|user|>"), std::string::npos);
+}
+
 TEST_F(OtherTemplate, SaysWhatIsWrong) {
   const auto said = [&](const Words& more) {
     Words words{"data", "show", at("rows.jsonl"), "--model", at("made/final")};
@@ -293,9 +314,15 @@ TEST_F(OtherTemplate, SaysWhatIsWrong) {
               "that name; give a file of Jinja, a folder of a model that has a template, or one "
               "of alpaca, chatml, gemma, llama3, phi3");
   expect_part(said({"--data.chat_template", at("base")}), 0, "");
+  write_text("none.jinja", " \n");
+  expect_part(said({"--data.chat_template", at("none.jinja")}), 2, "there is no template in it");
+  std::ofstream(folder_ / "asked.jsonl") << R"({"instruction": "say 1", "output": "1"})"
+                                         << "\n";
+  expect_part(run({"data", "show", at("asked.jsonl"), "--model", at("made/final"),
+                   "--data.val_split_fraction", "0", "--data.chat_template", "chatml"}),
+              0, "these rows become text in prompt style alpaca and not in the template");
   fs::create_directories(folder_ / "empty");
-  expect_part(said({"--data.chat_template", at("empty")}), 2,
-              "no file in this folder holds a chat template");
+  expect_part(said({"--data.chat_template", at("empty")}), 2, "there is no template in it");
   expect_part(said({"--data.eos_token", "<|done|>"}), 2,
               "eos_token = <|done|>: the vocabulary of ");
   expect_part(said({"--data.chat_template", "{% for"}), 2, "data.chat_template");

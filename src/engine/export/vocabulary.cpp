@@ -9,6 +9,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "core/nn/head.h"
 #include "files/checkpoint/adapters/peft_adapter.h"
 #include "files/checkpoint/adapters/peft_config.h"
 #include "text/template/named_templates.h"
@@ -74,7 +75,8 @@ bool has_vocabulary(const fs::path& folder) {
 bool trains_vocabulary(const fs::path& adapter) {
   if (!checkpoint::is_peft_directory(adapter)) return false;
   const auto config = checkpoint::read_peft_config(adapter / "adapter_config.json");
-  return config.task_type != checkpoint::kScoresDocuments && !config.modules_to_save.empty();
+  return std::ranges::any_of(config.modules_to_save,
+                             [](const std::string& module) { return module != nn::kScoreLayer; });
 }
 
 }  // namespace
@@ -94,9 +96,6 @@ TokenizerChanges changes_of(const recipe::DataOptions& data) {
     changes.where = "data.chat_template";
   } else if (fs::is_directory(given)) {
     changes = tokenizer::changes_in(given);
-    if (changes.chat_template.empty())
-      throw UserError("data.chat_template = {}: no file in this folder holds a chat template",
-                      given);
   } else if (fs::is_regular_file(given)) {
     changes.chat_template = read_file(given, kMaxTemplateBytes);
     changes.where = given;
@@ -106,6 +105,8 @@ TokenizerChanges changes_of(const recipe::DataOptions& data) {
         "give a file of Jinja, a folder of a model that has a template, or one of {}",
         given, fmt::join(tokenizer::template_names(), ", "));
   }
+  if (!given.empty() && trimmed(changes.chat_template).empty())
+    throw UserError("data.chat_template = {}: there is no template in it", given);
   if (!data.eos_token.empty()) changes.eos_token = data.eos_token;
   changes.tokens = split_list(data.add_tokens);
   if (changes.tokens.empty() && !data.add_tokens.empty())

@@ -271,8 +271,12 @@ void TensorSource::read_span(const TensorInfo& tensor, const Placement& where, D
 }
 
 std::span<const std::byte> TensorSource::raw(const TensorInfo& tensor) const {
+  return placement(tensor).mean != nullptr ? std::span<const std::byte>() : stored(tensor);
+}
+
+std::span<const std::byte> TensorSource::stored(const TensorInfo& tensor) const {
   const Placement& where = placement(tensor);
-  if (!where.strides.empty() || where.mean != nullptr || tensor.nbytes == 0) return {};
+  if (!where.strides.empty() || tensor.nbytes == 0) return {};
   check(tensor, where, 0, static_cast<size_t>(tensor.nbytes));
   return {start(where), static_cast<size_t>(tensor.nbytes)};
 }

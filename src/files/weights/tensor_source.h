@@ -57,6 +57,8 @@ class TensorSource {
   // The bytes as stored; empty when the tensor is strided (a .pth may hold transposed views) or has
   // more rows than its file.
   std::span<const std::byte> raw(const TensorInfo& tensor) const;
+  // The same of the rows in its file alone.
+  std::span<const std::byte> stored(const TensorInfo& tensor) const;
   // Releases the tensor's pages, so that they leave the resident set.
   void release(const TensorInfo& tensor) const;
 

@@ -46,7 +46,20 @@ void take_special_tokens(Draft& draft, const Found& tokens) {
                   fmt::format("bos_token {}: snug takes the one of the model's folder; if it is "
                               "another, change it in tokenizer_config.json",
                               bos));
-  if (eos.empty() && bos.empty()) draft.idle(tokens.key, std::string(kOwnTokenizer));
+  const YamlNode* more = find_in(tokens.node, "additional_special_tokens");
+  for (const auto& [name, _] : tokens.node.entries)
+    if (name != "eos_token" && name != "bos_token" && name != "additional_special_tokens")
+      draft.idle(tokens.key, fmt::format("{}: {}", name, kOwnTokenizer));
+  if (more != nullptr && draft.find("tokens") == nullptr) set_tokens(draft, tokens.key, {more});
+}
+
+// Those that are named and those that are listed.
+void take_tokens(Draft& draft, const Found& tokens) {
+  const Found* special = draft.find("special_tokens");
+  const YamlNode* more =
+      special != nullptr ? find_in(special->node, "additional_special_tokens") : nullptr;
+  draft.differs(tokens.key, std::string(kSpecialHere));
+  set_tokens(draft, tokens.key, {&tokens.node, more});
 }
 
 // Beside new tokens embedding and head train anyway.
@@ -82,7 +95,7 @@ constexpr KeyRow kAxolotlRows[] = {
      kOwnTokenizer},
     {"eot_tokens", Way::Idle, {}, "the end of each answer is learnt, as its template writes it"},
     {"special_tokens", Way::By, {}, {}, {}, take_special_tokens},
-    {"tokens", Way::Read, "tokens.add"},
+    {"tokens", Way::By, "tokens.add", {}, {}, take_tokens},
     {"added_tokens_overrides shrink_embeddings",
      Way::Off,
      {},
@@ -629,7 +642,6 @@ void finish_axolotl(Draft& draft) {
                     {"context_parallel_size", "cp"},
                     {"sequence_parallel_degree", "cp"},
                     {"expert_parallel_size", "ep"}});
-  take_tokens(draft, {"tokens"});
   take_datasets(draft);
   take_test_datasets(draft);
   take_chat_keys(draft);

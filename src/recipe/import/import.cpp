@@ -83,22 +83,27 @@ std::string print_imported(const Imported& imported, const std::string& file) {
   throw_faults(outcome.faults, "");
   std::string out =
       fmt::format("# From {}, a recipe of {}, by snug import.\n", file, imported.program);
-  std::string group;
-  // Single keys first: a group may go on until the end.
-  for (const bool grouped : {false, true})
-    for (const Row& row : table.rows) {
-      const auto setting = std::ranges::find_if(imported.settings, [&](const Setting& candidate) {
-        return find_row(table.rows, candidate.key) == &row;
-      });
-      const size_t dot = row.key.find('.');
-      if (setting == imported.settings.end() || grouped != (dot != std::string::npos)) continue;
-      if (grouped && row.key.substr(0, dot) != group) {
-        group = row.key.substr(0, dot);
-        out += group + ":\n";
-      }
-      const std::string line = grouped ? "  " + row.key.substr(dot + 1) : row.key;
-      out += fmt::format("{}: {}  # {}\n", line, yaml_text(row), place(setting->where, file));
+  // Single keys first: a group may go on until the end. Rows of one group may lie apart.
+  std::vector<std::pair<std::string, std::string>> groups;
+  for (const Row& row : table.rows) {
+    const auto setting = std::ranges::find_if(imported.settings, [&](const Setting& candidate) {
+      return find_row(table.rows, candidate.key) == &row;
+    });
+    if (setting == imported.settings.end()) continue;
+    const size_t dot = row.key.find('.');
+    const std::string key = dot == std::string::npos ? row.key : row.key.substr(dot + 1);
+    const std::string line =
+        fmt::format("{}: {}  # {}\n", key, yaml_text(row), place(setting->where, file));
+    if (dot == std::string::npos) {
+      out += line;
+      continue;
     }
+    const std::string name = row.key.substr(0, dot);
+    auto group = std::ranges::find(groups, name, &std::pair<std::string, std::string>::first);
+    if (group == groups.end()) group = groups.insert(groups.end(), {name, ""});
+    group->second += "  " + line;
+  }
+  for (const auto& [name, lines] : groups) out += name + ":\n" + lines;
   std::vector<ImportRemark> refused;
   for (const ImportRefusal& refusal : imported.refused) refused.push_back(refusal.remark);
   return out + remarks(refused, file, "Refused; settle these before training") +

@@ -421,7 +421,12 @@ void finish_llama_factory(Draft& draft) {
     draft.refuse("finetuning_type", "full", fmt::format("snug has lora and full, not {}", type));
   draft.set("full", adapters ? "false" : "true", "finetuning_type");
   take_stage_of_training(draft);
-  take_tokens(draft, {"add_tokens", "add_special_tokens"});
+  const Found* plain = draft.find("add_tokens");
+  const Found* special = draft.find("add_special_tokens");
+  if (plain != nullptr) draft.differs(plain->key, std::string(kSpecialHere));
+  set_tokens(
+      draft, plain != nullptr ? "add_tokens" : "add_special_tokens",
+      {plain != nullptr ? &plain->node : nullptr, special != nullptr ? &special->node : nullptr});
   take_targets(draft, "lora_target");
   // Without the key: twice the rank.
   draft.set("lora_alpha",

@@ -296,24 +296,19 @@ std::string existing_file(const Draft& draft, const std::string& path) {
   return is_there(beside) ? beside.string() : "";
 }
 
-void take_tokens(Draft& draft, std::initializer_list<std::string_view> keys) {
-  std::string all;
-  std::string_view last;
-  for (const std::string_view key : keys) {
-    const Found* found = draft.find(key);
-    if (found == nullptr) continue;
-    last = key;
-    if (!found->node.text.empty()) all += (all.empty() ? "" : ",") + found->node.text;
-    for (const YamlNode& token : found->node.items) {
+void set_tokens(Draft& draft, std::string_view key, std::initializer_list<const YamlNode*> lists) {
+  std::vector<std::string> tokens;
+  for (const YamlNode* list : lists) {
+    if (list == nullptr) continue;
+    if (!list->text.empty()) tokens.push_back(list->text);
+    for (const YamlNode& token : list->items) {
       if (token.text.find(',') != std::string::npos)
         return draft.refuse(key, "tokens.add",
                             fmt::format("{}: a token of snug's cannot hold a comma", token.text));
-      all += (all.empty() ? "" : ",") + token.text;
+      tokens.push_back(token.text);
     }
-    if (key != "add_special_tokens")
-      draft.differs(key, "new tokens are special here, which are left out of texts to be read");
   }
-  if (!all.empty()) draft.set("tokens.add", all, last);
+  if (!tokens.empty()) draft.set("tokens.add", fmt::format("{}", fmt::join(tokens, ",")), key);
 }
 
 void take_data(Draft& draft, const std::string& name, std::string_view theirs) {

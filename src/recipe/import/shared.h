@@ -76,8 +76,10 @@ void take_resume(Draft& draft, const Found& found);
 // --- what several keys say together; each takes the keys' names where programs differ ---
 
 void take_length(Draft& draft, std::string_view epochs);
-// Lists of new tokens, or texts of them with commas.
-void take_tokens(Draft& draft, std::initializer_list<std::string_view> keys);
+// Lists of new tokens, or texts of them with commas, each null if there is none.
+void set_tokens(Draft& draft, std::string_view key, std::initializer_list<const YamlNode*> lists);
+inline constexpr std::string_view kSpecialHere =
+    "new tokens are special here, which are left out of texts to be read";
 // A switch of Liger's kernels.
 void take_liger(Draft& draft, const Found& found);
 void take_warmup(Draft& draft);

@@ -139,6 +139,15 @@ TEST_P(EachModel, TakesTheRoomThatWasForeseen) {
   }
 }
 
+// A file may hold a tied head once more, as LitGPT's do.
+TEST_F(Exported, ACopyOfTheEmbeddingIsNoneWhenThatGrows) {
+  make("qwen2", at::kFloat, {{"tie_word_embeddings", true}});
+  export_litgpt(folder_ / "lit", *model_, *tokenizer_, resident_value, options_);
+  models::Checkpoint read = models::open_checkpoint(folder_ / "lit");
+  models::grow_vocabulary(read, kVocabulary + 3);
+  EXPECT_NO_THROW(models::expect_weights(read, read.model->parameters()));
+}
+
 // New rows of embedding and head are the mean of the others; all else is read as ever.
 TEST_P(EachModel, TakesMoreTokens) {
   make(GetParam());

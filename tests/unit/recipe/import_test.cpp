@@ -1532,6 +1532,20 @@ TEST(Import, SaysWhatBecomesOfTemplatesAndTokens) {
   EXPECT_EQ(set_to(tokens, "tokens.add"), "<|a|>,<|b|>");
   EXPECT_TRUE(tokens.refused.empty());
   EXPECT_CONTAINS(tokens.differing.front().why, "new tokens are special here");
+  EXPECT_EQ(set_to(with("m",
+                        "tokens: [<|a|>]\nspecial_tokens: {eos_token: <|e|>, "
+                        "additional_special_tokens: [<|b|>]}\n"),
+                   "tokens.add"),
+            "<|a|>,<|b|>");
+  EXPECT_EQ(
+      set_to(with("m", "special_tokens: {additional_special_tokens: [<|b|>]}\n"), "tokens.add"),
+      "<|b|>");
+  // What is written is a recipe again.
+  const TemporaryFile written(print_imported(
+      with("m", "tokens: [<|a|>]\nchat_template: chatml\nval_set_size: 0.1\n"), "a.yaml"));
+  const Recipe again = parse("finetune --config " + written.string()).recipe;
+  EXPECT_EQ(again.data.add_tokens, "<|a|>");
+  EXPECT_EQ(again.data.chat_template, "chatml");
   EXPECT_FALSE(with("m", "adapter: lora\nlora_modules_to_save: [lm_head]\n").refused.empty());
   EXPECT_FALSE(
       with("m", "tokens: [<|a|>]\nadapter: lora\nlora_modules_to_save: [mlp]\n").refused.empty());
