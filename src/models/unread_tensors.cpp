@@ -34,11 +34,13 @@ bool starts_and_ends_alike(std::span<const std::byte> a, std::span<const std::by
 
 bool is_copy_of_one(const files::TensorSource& tensors, const files::TensorInfo& tensor,
                     const std::set<const files::TensorInfo*>& read) {
+  // The other may have got more rows.
+  const auto of_a_row = [](const files::TensorInfo& info) {
+    return std::span(info.shape).subspan(std::min<size_t>(1, info.shape.size()));
+  };
   return std::ranges::any_of(read, [&](const files::TensorInfo* other) {
-    // The other may have got more rows.
     return other->dtype == tensor.dtype && other->nbytes == tensor.nbytes &&
-           other->shape.size() == tensor.shape.size() &&
-           std::equal(other->shape.begin() + 1, other->shape.end(), tensor.shape.begin() + 1) &&
+           std::ranges::equal(of_a_row(*other), of_a_row(tensor)) &&
            starts_and_ends_alike(tensors.stored(*other), tensors.stored(tensor));
   });
 }

@@ -426,9 +426,12 @@ void grow_vocabulary(Checkpoint& checkpoint, int64_t rows) {
 void add_rows_to_files(Checkpoint& checkpoint) {
   if (!checkpoint.has_more_rows || checkpoint.tensors == nullptr) return;
   for (const nn::Parameter* parameter : vocabulary_parameters(*checkpoint.model)) {
+    const std::vector<int64_t>& shape = parameter->whole_shape();
     const Placement place = checkpoint.model->placement(checkpoint.layout, *parameter);
-    if (const files::TensorInfo* tensor = find_tensor(*checkpoint.tensors, place.tensor))
-      checkpoint.tensors->add_mean_rows(*tensor, parameter->whole_shape()[0]);
+    const files::TensorInfo* tensor = find_tensor(*checkpoint.tensors, place.tensor);
+    // Reading says what is wrong with others.
+    if (tensor != nullptr && tensor->shape.size() == shape.size() && tensor->num_elements() > 0)
+      checkpoint.tensors->add_mean_rows(*tensor, shape[0]);
   }
 }
 
