@@ -66,6 +66,7 @@ class StoredWeights : public ::testing::Test {
     std::string said;
     const LogSinkGuard guard([&said](const std::string& text) { said += text; });
     Checkpoint checkpoint = open_checkpoint(folder_.path());
+    grow_vocabulary(checkpoint, checkpoint.model->dimensions().vocabulary + more_rows_);
     for (nn::Parameter* parameter : checkpoint.model->parameters())
       parameter->allocate(at::kCPU, at::kFloat);
     load_weights(checkpoint);
@@ -84,6 +85,7 @@ class StoredWeights : public ::testing::Test {
   test::TempFolder folder_;
   nlohmann::json config_;
   std::vector<Stored> stored_;
+  int64_t more_rows_ = 0;  // of the vocabulary
 };
 
 TEST_F(StoredWeights, AreReadWithoutAWordWhereAllHaveAPlace) { EXPECT_EQ(load(), ""); }
@@ -111,6 +113,21 @@ TEST_F(StoredWeights, MayHoldOldBuffersAndCopies) {
   copy.info.name = "copied.words.weight";
   stored_.push_back(copy);
   EXPECT_EQ(load(), "");
+}
+
+// As no program writes them.
+TEST_F(StoredWeights, AreRefusedWithoutDimensions) {
+  for (const char* const name : {"model.norm.weight", "model.embed_tokens.weight"}) {
+    Stored& weight = stored(name);
+    weight.info.shape = {};
+    weight.info.nbytes = 4;
+    weight.bytes.resize(4);
+  }
+  add("one.number", DType::F32, {}, 1);
+  for (const int64_t rows : {0, 3}) {
+    more_rows_ = rows;
+    EXPECT_NE(refusal(), "it is not refused") << rows;
+  }
 }
 
 TEST_F(StoredWeights, AreRefusedAsCodes) {
