@@ -272,7 +272,8 @@ engine::ParameterReader BaseModel::reader() const {
 }
 
 void BaseModel::reopen() {
-  if (is_random()) return;
+  if (is_random() || !is_closed_) return;
+  is_closed_ = false;  // once is enough where they are gone
   try {
     checkpoint_.tensors = models::open_checkpoint(checkpoint_.path).tensors;
     models::add_rows_to_files(checkpoint_);

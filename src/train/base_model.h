@@ -68,10 +68,13 @@ class BaseModel {
   // Loads the initial weights, of the model and its adapters, into an engine's memory.
   void load(const engine::Engine& engine);
   // Unmaps the weights' files.
-  void close() { checkpoint_.tensors.reset(); }
+  void close() {
+    checkpoint_.tensors.reset();
+    is_closed_ = true;
+  }
 
   // After training, before anything is written, which may replace the files that training started
-  // from. Warns if they cannot be opened again.
+  // from; does nothing if they are open. Warns if they cannot be opened again.
   void reopen();
   // Whether load() can be called: weights are open, or random ones are drawn.
   bool can_load() const { return is_random() || checkpoint_.tensors != nullptr; }
@@ -101,6 +104,7 @@ class BaseModel {
   const recipe::Recipe& recipe_;
   models::Checkpoint checkpoint_;
   std::unique_ptr<tokenizer::Tokenizer> tokenizer_;
+  bool is_closed_ = false;
 };
 
 // For a resumed run: throws UserError if what it trained under the recipe `before` (from run.json)

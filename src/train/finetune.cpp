@@ -14,11 +14,9 @@
 #include "core/dist/agreement.h"
 #include "core/memory/ledger.h"
 #include "data/dataset.h"
-#include "data/prompts.h"
 #include "data/rows/label_rows.h"
 #include "engine/adapters/adapters.h"
 #include "engine/adapters/started_adapter.h"
-#include "engine/export/export.h"
 #include "engine/host.h"
 #include "engine/open_data.h"
 #include "engine/run.h"
@@ -31,9 +29,9 @@
 #include "report/progress_line.h"
 #include "report/tables.h"
 #include "train/base_model.h"
+#include "train/final_model.h"
 #include "train/out_dir/earlier_run.h"
 #include "train/out_dir/full_disk.h"
-#include "train/records/best_validation.h"
 #include "train/records/live.h"
 #include "train/records/run_figures.h"
 #include "train/records/run_log.h"
@@ -45,10 +43,6 @@
 
 namespace snug::train {
 namespace {
-
-std::filesystem::path final_folder(const recipe::Recipe& recipe) {
-  return std::filesystem::path(recipe.out_dir) / "final";
-}
 
 // With model.config, checkpoint_dir only gives the tokenizer's folder.
 const std::string& name_of_model(const recipe::Recipe& recipe) {
@@ -84,15 +78,6 @@ class Finetune {
   void set_earlier_runs_aside();
   void train();
   void finish();
-  void open_base();
-  void write_folder(const std::filesystem::path& folder, const report::BestRecord* best = nullptr);
-  void write_best_model();
-  bool is_best_written() const;
-  void remember_best();
-  void tell_of_best();
-  void write_model();
-  std::string what_remains() const;
-  std::optional<std::filesystem::path> last_checkpoint() const;
   std::string without_record(const std::string& fault) const;
   void show_samples();
   SampleAnswerOptions sample_options() const;
@@ -123,8 +108,7 @@ class Finetune {
   engine::RunLength length_;
   std::optional<engine::Run> run_;
   std::optional<TrainingLoop> loop_;
-  bool is_base_open_ = true;
-  std::filesystem::path written_;  // the model
+  std::optional<FinalModel> model_;
 };
 
 // Who reads along may go away (snug finetune … | head): log.txt has it all.
@@ -392,6 +376,13 @@ void Finetune::load_weights() {
   run_.emplace(base_->model(), recipe_, *train_batches_,
                engine::RunOptions{.device = host_.device, .longest = max_seqlen_, .mesh = mesh_});
   const engine::Engine& engine = run_->engine();
+  model_.emplace(FinalModel::Parts{.recipe = recipe_,
+                                   .dataset = dataset_,
+                                   .base = *base_,
+                                   .run = *run_,
+                                   .ranks = mesh_->world(),
+                                   .log = *log_,
+                                   .live = *live_});
   figures_->set_engine(engine);
   check_disk();
   // A training checkpoint holds only the trained parameters.
@@ -401,10 +392,10 @@ void Finetune::load_weights() {
     engine.optimizer->set_num_steps(resume_->state.step);
     log_->print(
         fmt::format("Resume   {} at step {}", resume_->folder.string(), resume_->state.step));
-    remember_best();
+    if (recipe_.train.keep_best && !is_in_others_folder_)
+      model_->remember_best(resume_->state.step);
   }
   base_->close();
-  is_base_open_ = false;
   set_earlier_runs_aside();
   engine.weights_changed();
   if (resume_)
@@ -468,7 +459,7 @@ void Finetune::train() {
       base_->model().flops_per_token(samples.mean_document(), samples.mean_pictures()),
       host_.device.is_cuda() ? peak * world_->size() : peak);
   std::function<void()> keep_best;
-  if (recipe_.train.keep_best) keep_best = [this] { write_best_model(); };
+  if (recipe_.train.keep_best) keep_best = [this] { model_->write_best(); };
   loop_.emplace(TrainingLoop::Parts{.recipe = recipe_,
                                     .dataset = dataset_,
                                     .validation_batches = *validation_batches_,
@@ -487,15 +478,12 @@ void Finetune::train() {
 
 void Finetune::finish() {
   run_->finish();
-  if (recipe_.eval.num_samples > 0) open_base();
+  if (recipe_.eval.num_samples > 0) base_->reopen();
   // The last weights may be the best.
   if (recipe_.train.keep_best && recipe_.eval.final_validation) loop_->validate_at_end();
   // Written first: a later step may fail, and the model is what the run is for.
   live_->state("saving");
-  if (is_best_written())
-    tell_of_best();
-  else if (recipe_.train.save_model)
-    write_model();
+  model_->finish();
   if (recipe_.eval.final_validation) loop_->validate_at_end();
   log_->end_line();
   live_->state("validating");
@@ -503,120 +491,6 @@ void Finetune::finish() {
   figures_->fill();
   figures_->fill_ranks(*mesh_);
   tell_the_end();
-}
-
-// Frozen weights are written from the base model's files.
-void Finetune::open_base() {
-  if (!is_base_open_) base_->reopen();
-  is_base_open_ = true;
-}
-
-// With the prompt style beside the model, so that generate, chat and caption use the same one.
-void Finetune::write_folder(const std::filesystem::path& folder, const report::BestRecord* best) {
-  if (recipe_.lora.enabled || recipe_.model.train_parts != "all") open_base();
-  const bool has_style =
-      !dataset_.train_pictures.rows || dataset_.batch_options.reading.pictures_anywhere;
-  const bool asks = has_style && !engine::is_synthetic(recipe_.data);
-  // Questions about pictures are never learned.
-  const auto masks = data::masks_prompts(dataset_, recipe_.data.mask_prompt);
-  const auto add_files = [&](const std::filesystem::path& into) {
-    if (asks)
-      data::write_prompt_record(
-          into, {.style = dataset_.prompt_style, .mask_prompt = masks, .system = dataset_.system});
-    if (best != nullptr) write_best(into, *best);
-  };
-  if (folder == final_folder(recipe_)) log_->check_folder(&mesh_->world());
-  base_->write_trained(folder, run_->engine(), add_files);
-}
-
-// In place of the one that was the best before. Training goes on without it: what could not be
-// written now may be the model of a later step.
-void Finetune::write_best_model() {
-  const Live::Doing doing(*live_, "saving");
-  try {
-    write_folder(final_folder(recipe_), &log_->record().best);
-    written_ = final_folder(recipe_);
-    log_->print(fmt::format("Best so far: {}, in {}", words_on(log_->record().best),
-                            final_folder(recipe_).string()));
-  } catch (const UserError& error) {
-    if (world_->rank() == 0)
-      log_warning(fmt::format("the model of step {}, the best so far, is not kept: {}",
-                              log_->record().best.step, error.what()));
-  }
-}
-
-// Whether the model in out_dir is that of the best validation.
-bool Finetune::is_best_written() const {
-  if (!recipe_.train.keep_best) return false;
-  const report::BestRecord& best = log_->record().best;
-  const std::string is_there = dist::agree(&mesh_->world(), [&]() -> std::string {
-    if (world_->rank() > 0 || best.step == 0) return "";
-    const auto there = read_best(final_folder(recipe_));
-    return there && there->step == best.step && there->metric == best.metric &&
-                   there->value == best.value
-               ? "yes"
-               : "";
-  })[0];
-  return !is_there.empty();
-}
-
-// The run that goes on here may have ended with a validation that its last checkpoint does not
-// know.
-void Finetune::remember_best() {
-  if (!recipe_.train.keep_best || is_in_others_folder_) return;
-  const std::string found = dist::agree(&mesh_->world(), [&]() -> std::string {
-    const auto there = world_->rank() == 0 ? read_best(final_folder(recipe_)) : std::nullopt;
-    if (!there || there->step > resume_->state.step || there->metric != recipe_.train.best_metric)
-      return "";
-    return nlohmann::json{there->step, there->value}.dump();
-  })[0];
-  if (found.empty()) return;
-  const nlohmann::json numbers = nlohmann::json::parse(found);
-  const report::BestRecord there{
-      .step = numbers[0], .metric = recipe_.train.best_metric, .value = numbers[1]};
-  if (is_better(there, log_->record().best)) log_->record().best = there;
-}
-
-void Finetune::tell_of_best() {
-  const report::BestRecord& best = log_->record().best;
-  written_ = final_folder(recipe_);
-  log_->record().notes.push_back(
-      fmt::format("the model is that of step {}, the best by its {}", best.step, words_on(best)));
-  log_->end_line();
-  log_->print("Best     " + log_->record().notes.back());
-}
-
-void Finetune::write_model() {
-  if (recipe_.train.keep_best && world_->rank() == 0)
-    log_warning(log_->record().best.step == 0
-                    ? "no validation says which model is the best: the last one is written"
-                    : "the best model could not be kept: the last one is written");
-  LastWrite wish{.folder = final_folder(recipe_),
-                 .write = [&](const std::filesystem::path& folder) { write_folder(folder); },
-                 .ranks = &mesh_->world(),
-                 .say =
-                     [&](const std::string& text) {
-                       log_->end_line();
-                       log_->print(text);
-                     },
-                 .what_remains = [&] { return what_remains(); },
-                 .ask = {},
-                 .wait = wait_for_seconds};
-  if (has_terminal()) wish.ask = ask_at_terminal;
-  written_ = write_at_last(wish);
-}
-
-std::string Finetune::what_remains() const {
-  if (log_->has_lost_folder()) return "Its checkpoints are where the folder is.";
-  const auto latest = checkpoint::find_latest(recipe_.out_dir);
-  if (!latest) return "No checkpoint holds these weights.";
-  if (last_checkpoint())
-    return fmt::format(
-        "{} holds these weights: once there is space, the same command with --resume auto writes "
-        "the model from them.",
-        latest->string());
-  return fmt::format("The newest checkpoint is {}: --resume auto resumes from it.",
-                     latest->string());
 }
 
 // Held-out questions or pictures, answered by the trained model and then by its base model. The
@@ -647,7 +521,7 @@ void Finetune::show_samples() {
     for (size_t i = 0; i < std::min(samples.size(), before.size()); ++i)
       samples[i].before = before[i].answer;
     const report::BestRecord& best = log_->record().best;
-    const bool is_last = written_.empty() || !recipe_.train.keep_best ||
+    const bool is_last = model_->written().empty() || !recipe_.train.keep_best ||
                          log_->record().steps.empty() ||
                          best.step == log_->record().steps.back().step;
     log_->print(fmt::format("\nHeld-out {} before and after{}\n\n{}",
@@ -694,7 +568,7 @@ void Finetune::tell_the_end() const {
   const std::string model =
       recipe_.train.save_model
           ? fmt::format("{} in {}{}", recipe_.lora.enabled ? "The adapter is" : "The model is",
-                        written_.string(),
+                        model_->written().string(),
                         base_->tokenizer() == nullptr ? " (without a tokenizer)" : "")
           : "No model was written (train.save_model = false)";
   log_->print(fmt::format("{}, the figures in {}/run.json, a report in {}/report.html", model,
@@ -720,22 +594,16 @@ void Finetune::end(const std::string& outcome, const std::string& reason) {
 // The model is whole, but who asks run.json would hear that the run is unfinished.
 std::string Finetune::without_record(const std::string& fault) const {
   const std::string model =
-      written_.empty() ? "" : fmt::format(" The trained model is whole in {}.", written_.string());
+      !model_ || model_->written().empty()
+          ? ""
+          : fmt::format(" The trained model is whole in {}.", model_->written().string());
   const std::string remedy =
-      last_checkpoint() ? "once that is mended, the same command with --resume auto writes it "
-                          "without another step"
-                        : "its figures are those printed above, its steps those in metrics.csv";
+      last_checkpoint(recipe_.out_dir, log_->record())
+          ? "once that is mended, the same command with --resume auto writes it "
+            "without another step"
+          : "its figures are those printed above, its steps those in metrics.csv";
   return fmt::format("the run is done, but its record could not be written: {}; {}.{}", fault,
                      remedy, model);
-}
-
-// The checkpoint of the last step, if there is one.
-std::optional<std::filesystem::path> Finetune::last_checkpoint() const {
-  const auto latest = checkpoint::find_latest(recipe_.out_dir);
-  const auto& steps = log_->record().steps;
-  const bool is_last =
-      latest && !steps.empty() && steps.back().step == checkpoint::load_state(*latest).step;
-  return is_last ? latest : std::nullopt;
 }
 
 // Throws the same error again, with changes that would fit.
