@@ -153,7 +153,7 @@ constexpr const char* kMeaningOfTraining[] = {
     "/lora_query",      "/lora_key",          "/lora_value",
     "/lora_projection", "/lora_mlp",          "/lora_head",
     "/quantize",        "/model/train_parts", "/optimizer/class_path",
-    "/objective/name"};
+    "/objective/name",  "/tokens/add"};
 
 // As options have it: model.train_parts.
 std::string option_name(const nlohmann::json::json_pointer& key) {

@@ -215,6 +215,11 @@ void Finetune::open_model() {
                                             100.0 * static_cast<double>(count.trained) /
                                                 static_cast<double>(count.total)),
                           recipe_.precision));
+  if (const auto* words = base_->tokenizer(); words != nullptr && words->num_new_tokens() > 0)
+    log_->print(fmt::format(
+        "Tokens   {} new, for which {} in a vocabulary of {} rows", words->num_new_tokens(),
+        recipe_.lora.enabled ? "embedding and head train whole" : "embedding and head have rows",
+        with_commas(base_->model().dimensions().vocabulary)));
   if (!recipe_.lora.adapter.empty())
     log_->print(fmt::format("Adapter  {} trains on: rank {}, alpha {}{}", recipe_.lora.adapter,
                             recipe_.lora.r, recipe_.lora.alpha,

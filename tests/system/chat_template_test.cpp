@@ -243,6 +243,10 @@ TEST_F(NewTokens, TrainWholeBesideAdapters) {
   words.front() = "finetune_lora";
   const Result result = run(words);
   ASSERT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_NE(result.output.find("Tokens   6 new, for which embedding and head train whole in a "
+                               "vocabulary of 307 rows"),
+            std::string::npos)
+      << result.output;
   const json config = in("out/final/adapter_config.json");
   EXPECT_EQ(config["modules_to_save"], (json{"embed_tokens", "lm_head"})) << config;
   EXPECT_EQ(shown("out/final"), wanted);
@@ -277,6 +281,9 @@ TEST_F(NewTokens, TakeRowsThatAreThere) {
   const Words two_more{"--tokens.add", "<|im_end|>, <|user|>", "--train.epochs", "3", "--resume",
                        "auto"};
   Words longer = trained("made/final", "out", two_more);
+  Words others = longer;
+  others[others.size() - 5] = "<|im_end|>, <|other|>";
+  expect_part(run(others), 2, "was written with tokens.add = \"<|im_end|>, <|user|>\", and now it");
   const Result resumed = run(longer);
   ASSERT_EQ(resumed.exit_code, 0) << resumed.output;
   EXPECT_EQ(shown("out/final"), shown("made/final", {"--tokens.add", "<|im_end|>, <|user|>"}));
