@@ -24,7 +24,7 @@
 #include "engine/steps/validation.h"
 #include "files/weights/safetensors/safetensors.h"
 #include "models/family.h"
-#include "parity/parity_support.h"
+#include "parity/objective_parity.h"
 #include "support/source_dir.h"
 #include "support/test_device.h"
 
@@ -34,21 +34,14 @@ namespace kto_parity_test {
 namespace fs = std::filesystem;
 
 using recipe::ObjectiveName;
+using tests::answers_in;
 using tests::expect_close;
-using tests::ParityRows;
+using tests::ParityBase;
 using tests::read;
 
 constexpr int64_t kRows = 8;
 constexpr double kTolerance = 1e-5;
 const engine::SampleIndices kStep = {{0, 1}, {2, 3}, {4, 5}, {6, 7}};
-
-struct Base {
-  const char* name;
-  bool has_adapters;
-  double lr;
-};
-const Base kBases[] = {
-    {"llama", false, 2e-3}, {"gpt2", false, 2e-3}, {"qwen3", true, 1e-2}, {"gemma2", true, 1e-2}};
 
 struct Case {
   const char* name;
@@ -65,19 +58,6 @@ std::unique_ptr<files::TensorSource> open_expected() {
   return files::open_safetensors(tests::source_dir() / "tests/data/parity/kto.safetensors");
 }
 
-data::SampleStore samples_of(const files::TensorSource& file, const std::string& rows) {
-  const at::Tensor ids = read(file, rows + ".input_ids"), labels = read(file, rows + ".labels");
-  data::SampleStore samples;
-  for (int64_t row = 0; row < ids.size(0); ++row) {
-    data::Sample sample{.ids = ParityRows::tokens_of(ids, row)};
-    const at::Tensor own = labels[row].slice(0, 0, std::ssize(sample.ids)).contiguous();
-    const auto* const label = own.const_data_ptr<int32_t>();
-    sample.labels.assign(label, label + own.numel());
-    samples.append(sample);
-  }
-  return samples;
-}
-
 std::vector<float> numbers_of(const at::Tensor& tensor) {
   const auto* const numbers = tensor.const_data_ptr<float>();
   return {numbers, numbers + tensor.numel()};
@@ -85,8 +65,8 @@ std::vector<float> numbers_of(const at::Tensor& tensor) {
 
 TEST(Mismatched, TakesTheAnswersThatTrlTakes) {
   const auto file = open_expected();
-  const data::SampleStore samples = samples_of(*file, "rated"),
-                          expected = samples_of(*file, "others");
+  const data::SampleStore samples = answers_in(*file, "rated"),
+                          expected = answers_in(*file, "others");
   EXPECT_EQ(data::mismatch(samples), 1);
   const data::SampleStore others = data::mismatched(samples, 1, 0);
   ASSERT_EQ(others.count(), expected.count());
@@ -96,33 +76,18 @@ TEST(Mismatched, TakesTheAnswersThatTrlTakes) {
   }
 }
 
-class KtoParity : public ::testing::TestWithParam<std::tuple<Base, Case>> {
+class KtoParity : public ::testing::TestWithParam<std::tuple<ParityBase, Case>> {
  protected:
   static void SetUpTestSuite() { tests::prepare_test_device(); }
 
   void SetUp() override {
     if (!tests::missing_device().empty()) GTEST_SKIP() << tests::missing_device();
     checkpoint_ = models::open_checkpoint(tests::source_dir() / "tests/data/parity" / base_.name);
-    recipe_.precision = "32-true";
-    recipe_.train.global_batch_size = kRows;
-    recipe_.train.micro_batch_size = 2;
-    recipe_.model.dropout = 0;
-    recipe_.objective = case_.options;
-    recipe_.optimizer = {.name = "adamw", .lr = base_.lr, .weight_decay = 0};
-    recipe_.lora = {.enabled = base_.has_adapters,
-                    .r = 8,
-                    .alpha = 16,
-                    .dropout = 0,
-                    .key = true,
-                    .projection = true};
+    recipe_ = tests::parity_recipe(base_, case_.options, kRows);
     run_ = std::make_unique<engine::Run>(
         *checkpoint_.model, recipe_, batches_,
         engine::RunOptions{.device = tests::test_device(), .longest = 128});
-    models::load_weights(checkpoint_);
-    for (nn::Parameter* parameter : checkpoint_.model->parameters())
-      if (base_.has_adapters && parameter->trained)
-        parameter->kept().detach().copy_(
-            read(*expected_, fmt::format("{}.start.{}", base_.name, parameter->name)));
+    tests::load_start(checkpoint_, *expected_, base_);
     run_->engine().weights_changed();
   }
 
@@ -156,12 +121,12 @@ class KtoParity : public ::testing::TestWithParam<std::tuple<Base, Case>> {
     }
   }
 
-  const Base base_ = std::get<0>(GetParam());
+  const ParityBase base_ = std::get<0>(GetParam());
   const Case case_ = std::get<1>(GetParam());
   recipe::Recipe recipe_;
   models::Checkpoint checkpoint_;
   std::unique_ptr<files::TensorSource> expected_ = open_expected();
-  data::SampleStore samples_ = samples_of(*expected_, "rated"),
+  data::SampleStore samples_ = answers_in(*expected_, "rated"),
                     others_ = data::mismatched(samples_, data::mismatch(samples_), 0);
   data::TokenBatchSource batches_{samples_, others_, {}};
   std::unique_ptr<engine::Run> run_;
@@ -186,14 +151,7 @@ TEST_P(KtoParity, Gradients) {
   const double loss = expected("first")[0].item<double>();
   EXPECT_NEAR(sum / kRows, loss, kTolerance * loss);
   const std::string prefix = fmt::format("{}.{}.grad.", base_.name, case_.name);
-  size_t compared = 0;
-  for (const auto& [name, tensor] : engine.parameters) {
-    if (expected_->find(prefix + name) == nullptr) continue;
-    ++compared;
-    expect_close("gradient of " + name, tensor.grad(), read(*expected_, prefix + name), kTolerance);
-  }
-  const auto has_prefix = [&](const auto& tensor) { return tensor.name.starts_with(prefix); };
-  EXPECT_EQ(compared, std::ranges::count_if(expected_->tensors(), has_prefix));
+  const size_t compared = tests::expect_gradients(engine, *expected_, prefix, kTolerance);
   // The first case has all of them.
   EXPECT_GE(compared, case_.name == std::string("kto") ? engine.parameters.size() : size_t{1});
 }
@@ -211,14 +169,9 @@ TEST_P(KtoParity, AdamWSteps) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, KtoParity,
-                         ::testing::Combine(::testing::ValuesIn(kBases),
+                         ::testing::Combine(::testing::ValuesIn(tests::kAnswerBases),
                                             ::testing::ValuesIn(kCases)),
-                         [](const auto& info) {
-                           std::string name = fmt::format("{}_{}", std::get<0>(info.param).name,
-                                                          std::get<1>(info.param).name);
-                           std::ranges::replace(name, '-', '_');
-                           return name;
-                         });
+                         tests::base_and_case<::testing::TestParamInfo<KtoParity::ParamType>>);
 
 }  // namespace kto_parity_test
 }  // namespace snug

@@ -20,7 +20,7 @@
 #include "engine/run.h"
 #include "files/weights/safetensors/safetensors.h"
 #include "models/family.h"
-#include "parity/parity_support.h"
+#include "parity/objective_parity.h"
 #include "support/source_dir.h"
 #include "support/test_device.h"
 
@@ -31,20 +31,11 @@ namespace fs = std::filesystem;
 
 using recipe::ObjectiveName;
 using tests::expect_close;
-using tests::ParityRows;
+using tests::ParityBase;
 using tests::read;
 
 constexpr int64_t kPairs = 4;  // of a step, in two micro-batches
 constexpr double kTolerance = 1e-5;
-
-struct Base {
-  const char* name;
-  bool has_adapters;
-  double lr;
-};
-
-const Base kBases[] = {
-    {"llama", false, 2e-3}, {"gpt2", false, 2e-3}, {"qwen3", true, 1e-2}, {"gemma2", true, 1e-2}};
 
 struct Case {
   const char* name;
@@ -71,7 +62,7 @@ const Case kCases[] = {
     {"orpo", {.name = ObjectiveName::Orpo, .beta = 0.3}, "bare"},
 };
 
-class PreferenceParity : public ::testing::TestWithParam<std::tuple<Base, Case>> {
+class PreferenceParity : public ::testing::TestWithParam<std::tuple<ParityBase, Case>> {
  protected:
   static void SetUpTestSuite() { tests::prepare_test_device(); }
 
@@ -80,32 +71,13 @@ class PreferenceParity : public ::testing::TestWithParam<std::tuple<Base, Case>>
     const fs::path data = tests::source_dir() / "tests/data/parity";
     expected_ = files::open_safetensors(data / "preferences.safetensors");
     checkpoint_ = models::open_checkpoint(data / base_.name);
-    recipe_.precision = "32-true";
-    recipe_.train.global_batch_size = kPairs;
-    recipe_.train.micro_batch_size = 2;
-    recipe_.model.dropout = 0;
-    recipe_.objective = case_.options;
-    recipe_.optimizer = {.name = "adamw", .lr = base_.lr, .weight_decay = 0};
-    recipe_.lora = {.enabled = base_.has_adapters,
-                    .r = 8,
-                    .alpha = 16,
-                    .dropout = 0,
-                    .key = true,
-                    .projection = true};
+    recipe_ = tests::parity_recipe(base_, case_.options, kPairs);
     read_samples();
     start();
   }
 
   void read_samples() {
-    const at::Tensor ids = read(*expected_, fmt::format("{}.input_ids", case_.rows));
-    const at::Tensor labels = read(*expected_, fmt::format("{}.labels", case_.rows));
-    for (int64_t row = 0; row < ids.size(0); ++row) {
-      data::Sample sample{.ids = ParityRows::tokens_of(ids, row)};
-      const at::Tensor own = labels[row].slice(0, 0, std::ssize(sample.ids)).contiguous();
-      const auto* const label = own.const_data_ptr<int32_t>();
-      sample.labels.assign(label, label + own.numel());
-      samples_.append(sample);
-    }
+    samples_ = tests::answers_in(*expected_, case_.rows);
     samples_.group(2);
     // TRL computes both answers apart; ours may share the prompt, as here beside adapters.
     if (base_.has_adapters) samples_.share_prompts(/*least=*/0);
@@ -115,11 +87,7 @@ class PreferenceParity : public ::testing::TestWithParam<std::tuple<Base, Case>>
     run_ = std::make_unique<engine::Run>(
         *checkpoint_.model, recipe_, batches_,
         engine::RunOptions{.device = tests::test_device(), .longest = 128});
-    models::load_weights(checkpoint_);
-    for (nn::Parameter* parameter : checkpoint_.model->parameters())
-      if (base_.has_adapters && parameter->trained)
-        parameter->kept().detach().copy_(
-            read(*expected_, fmt::format("{}.start.{}", base_.name, parameter->name)));
+    tests::load_start(checkpoint_, *expected_, base_);
     run_->engine().weights_changed();
   }
 
@@ -161,7 +129,7 @@ class PreferenceParity : public ::testing::TestWithParam<std::tuple<Base, Case>>
     return name != "rewards_accuracy" || std::abs(margin) > 1e-4;
   }
 
-  const Base base_ = std::get<0>(GetParam());
+  const ParityBase base_ = std::get<0>(GetParam());
   const Case case_ = std::get<1>(GetParam());
   recipe::Recipe recipe_;
   models::Checkpoint checkpoint_;
@@ -187,14 +155,7 @@ TEST_P(PreferenceParity, Gradients) {
   const double loss = expected("first")[0].item<double>();
   EXPECT_NEAR(sum / kPairs, loss, kTolerance * loss);
   const std::string prefix = fmt::format("{}.{}.grad.", base_.name, case_.name);
-  size_t compared = 0;
-  for (const auto& [name, tensor] : engine.parameters) {
-    if (expected_->find(prefix + name) == nullptr) continue;
-    ++compared;
-    expect_close("gradient of " + name, tensor.grad(), read(*expected_, prefix + name), kTolerance);
-  }
-  const auto has_prefix = [&](const auto& tensor) { return tensor.name.starts_with(prefix); };
-  EXPECT_EQ(compared, std::ranges::count_if(expected_->tensors(), has_prefix));
+  const size_t compared = tests::expect_gradients(engine, *expected_, prefix, kTolerance);
   // The first case has all of them.
   EXPECT_GE(compared, case_.name == std::string("dpo") ? engine.parameters.size() : size_t{1});
 }
@@ -215,15 +176,10 @@ TEST_P(PreferenceParity, AdamWSteps) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Cases, PreferenceParity,
-                         ::testing::Combine(::testing::ValuesIn(kBases),
-                                            ::testing::ValuesIn(kCases)),
-                         [](const auto& info) {
-                           std::string name = fmt::format("{}_{}", std::get<0>(info.param).name,
-                                                          std::get<1>(info.param).name);
-                           std::ranges::replace(name, '-', '_');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Cases, PreferenceParity,
+    ::testing::Combine(::testing::ValuesIn(tests::kAnswerBases), ::testing::ValuesIn(kCases)),
+    tests::base_and_case<::testing::TestParamInfo<PreferenceParity::ParamType>>);
 
 }  // namespace preference_parity_test
 }  // namespace snug

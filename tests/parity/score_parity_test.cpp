@@ -22,7 +22,7 @@
 #include "engine/run.h"
 #include "files/weights/safetensors/safetensors.h"
 #include "models/family.h"
-#include "parity/parity_support.h"
+#include "parity/objective_parity.h"
 #include "support/source_dir.h"
 #include "support/test_device.h"
 
@@ -33,6 +33,7 @@ namespace fs = std::filesystem;
 
 using recipe::ObjectiveName;
 using tests::expect_close;
+using tests::ParityBase;
 using tests::ParityRows;
 using tests::read;
 
@@ -42,14 +43,9 @@ constexpr double kTolerance = 1e-5;
 
 fs::path data_folder() { return tests::source_dir() / "tests/data"; }
 
-struct Base {
-  const char* name;
-  bool has_adapters;
-  double lr;
-};
-
-const Base kBases[] = {{"llama", false, 2e-3}, {"gpt2", false, 2e-3}, {"gpt-neox", false, 2e-3},
-                       {"opt", false, 2e-3},   {"qwen3", true, 1e-2}, {"gemma2", true, 1e-2}};
+const ParityBase kBases[] = {{"llama", false, 2e-3},    {"gpt2", false, 2e-3},
+                             {"gpt-neox", false, 2e-3}, {"opt", false, 2e-3},
+                             {"qwen3", true, 1e-2},     {"gemma2", true, 1e-2}};
 
 struct Case {
   const char* name;
@@ -90,7 +86,7 @@ std::vector<std::string> labels_of(const at::Tensor& score) {
   return labels;
 }
 
-class ScoreParity : public ::testing::TestWithParam<std::tuple<Base, Case, Form>> {
+class ScoreParity : public ::testing::TestWithParam<std::tuple<ParityBase, Case, Form>> {
  protected:
   static void SetUpTestSuite() { tests::prepare_test_device(); }
 
@@ -100,18 +96,7 @@ class ScoreParity : public ::testing::TestWithParam<std::tuple<Base, Case, Form>
     checkpoint_ = models::open_checkpoint(data_folder() / "parity" / base_.name);
     models::score_documents(checkpoint_, labels_of(expected("score")), kPad);
     samples_ = documents(*expected_, case_.documents_per_sample);
-    recipe_.precision = "32-true";
-    recipe_.train.global_batch_size = samples_.count();
-    recipe_.train.micro_batch_size = 2;
-    recipe_.model.dropout = 0;
-    recipe_.objective = case_.options;
-    recipe_.optimizer = {.name = "adamw", .lr = base_.lr, .weight_decay = 0};
-    recipe_.lora = {.enabled = base_.has_adapters,
-                    .r = 8,
-                    .alpha = 16,
-                    .dropout = 0,
-                    .key = true,
-                    .projection = true};
+    recipe_ = tests::parity_recipe(base_, case_.options, samples_.count());
     batches_ = std::make_unique<data::TokenBatchSource>(
         samples_, data::MicroBatchOptions{.packing = std::get<2>(GetParam()) == Form::Packed,
                                           .reading = checkpoint_.model->reads()});
@@ -122,14 +107,9 @@ class ScoreParity : public ::testing::TestWithParam<std::tuple<Base, Case, Form>
     run_ = std::make_unique<engine::Run>(
         *checkpoint_.model, recipe_, *batches_,
         engine::RunOptions{.device = tests::test_device(), .longest = 128});
-    models::load_weights(checkpoint_);
-    for (nn::Parameter* parameter : checkpoint_.model->parameters()) {
-      const std::string start = fmt::format("{}.start.{}", base_.name, parameter->name);
-      if (parameter->name == "score.weight")
-        parameter->kept().detach().copy_(expected("score"));
-      else if (base_.has_adapters && parameter->trained)
-        parameter->kept().detach().copy_(read(*expected_, start));
-    }
+    tests::load_start(checkpoint_, *expected_, base_);
+    for (nn::Parameter* parameter : checkpoint_.model->parameters())
+      if (parameter->name == "score.weight") parameter->kept().detach().copy_(expected("score"));
     run_->engine().weights_changed();
   }
 
@@ -154,7 +134,7 @@ class ScoreParity : public ::testing::TestWithParam<std::tuple<Base, Case, Form>
     }
   }
 
-  const Base base_ = std::get<0>(GetParam());
+  const ParityBase base_ = std::get<0>(GetParam());
   const Case case_ = std::get<1>(GetParam());
   recipe::Recipe recipe_;
   models::Checkpoint checkpoint_;
@@ -180,14 +160,7 @@ TEST_P(ScoreParity, ScoresAndGradients) {
   const double loss = expected("first")[0].item<double>();
   EXPECT_NEAR(sum / terms, loss, kTolerance * loss);
   const std::string prefix = fmt::format("{}.{}.grad.", base_.name, case_.name);
-  size_t compared = 0;
-  for (const auto& [name, tensor] : engine.parameters) {
-    if (expected_->find(prefix + name) == nullptr) continue;
-    ++compared;
-    expect_close("gradient of " + name, tensor.grad(), read(*expected_, prefix + name), kTolerance);
-  }
-  const auto has_prefix = [&](const auto& tensor) { return tensor.name.starts_with(prefix); };
-  EXPECT_EQ(compared, std::ranges::count_if(expected_->tensors(), has_prefix));
+  const size_t compared = tests::expect_gradients(engine, *expected_, prefix, kTolerance);
   EXPECT_GT(compared, 1U);
 }
 
