@@ -149,24 +149,23 @@ void check_gguf_type(const recipe::ConvertOptions& options, const std::string& t
 
 // The model is in memory only meanwhile.
 files::ImportanceMatrix importance_from_rows(const recipe::ConvertOptions& options) {
-  recipe::EvaluateOptions rows{.checkpoint_dir = options.source, .precision = options.precision};
-  rows.data.json_path = options.imatrix_data;
+  recipe::EvaluateOptions evaluate{.checkpoint_dir = options.source,
+                                   .precision = options.precision};
+  evaluate.data.json_path = options.imatrix_data;
   const engine::LanguageModel lm = engine::open_language_model(
-      options.source, engine::open_device(rows.accelerator), {.precision = options.precision});
-  const data::Dataset dataset = open_evaluated(evaluated_options(rows, lm), lm);
-  const data::SampleStore& samples = dataset.train;
-  if (samples.empty()) throw UserError("{} has no rows", options.imatrix_data);
-  check_ids(samples, lm);
-  const report::ProgressLine progress("rows", static_cast<size_t>(samples.count()), true);
+      options.source, engine::open_device(evaluate.accelerator), {.precision = options.precision});
+  const EvaluatedRows rows(evaluate, evaluated_options(evaluate, lm), lm);
+  const int64_t count = rows.samples().count();
+  const report::ProgressLine progress("rows", static_cast<size_t>(count), true);
   files::ImportanceMatrix matrix = engine::collect_importance(
-      *lm.executor, *lm.model, *dataset.train_batches(), samples.count(),
-      {.micro_batch_size = rows.micro_batch_size,
+      *lm.executor, *lm.model, *rows.batches(), count,
+      {.micro_batch_size = evaluate.micro_batch_size,
        .compute = lm.precision.compute,
        .progress = [&](int64_t done) { progress.show(static_cast<size_t>(done)); }});
   progress.clear();
   matrix.label = options.imatrix_data;
   std::fprintf(stderr, "importance matrix of %zu weights from %s rows in %.1f s\n",
-               matrix.columns.size(), with_commas(samples.count()).c_str(), progress.seconds());
+               matrix.columns.size(), with_commas(count).c_str(), progress.seconds());
   return matrix;
 }
 

@@ -114,14 +114,11 @@ void evaluate(const recipe::EvaluateOptions& options) {
         "it has their log-probabilities: --objective dpo",
         options.checkpoint_dir);
   const data::DatasetOptions read = evaluated_options(options, lm);
-  const data::Dataset dataset = open_evaluated(read, lm);
-  const bool held_out = options.split == "val";
-  const data::PictureIndex& pictures =
-      held_out ? dataset.validation_pictures : dataset.train_pictures;
-  const data::SampleStore& samples = held_out ? dataset.validation : dataset.train;
-  if (samples.empty()) throw UserError("the {} split of the data is empty", options.split);
-  check_ids(samples, lm);
-  const auto batches = held_out ? dataset.validation_batches() : dataset.train_batches();
+  const EvaluatedRows rows(options, read, lm);
+  const data::Dataset& dataset = rows.dataset();
+  const data::PictureIndex& pictures = rows.pictures();
+  const data::SampleStore& samples = rows.samples();
+  const auto batches = rows.batches();
   const engine::ValidationResult loss =
       engine::validate(*lm.executor, *batches, samples.count(),
                        {.micro_batch_size = options.micro_batch_size,
@@ -131,17 +128,11 @@ void evaluate(const recipe::EvaluateOptions& options) {
     throw UserError("no sample of the {} split has a token with loss: {}", options.split,
                     dataset.train_pictures.rows ? "none of the pictures could be read"
                                                 : "the prompts fill the model's whole length");
-  if (!std::isfinite(loss.loss))
-    throw UserError(
-        "the loss is {}: the weights of {} contain NaN or infinities, or are too large for "
-        "--precision {}; snug verify names damaged files",
-        loss.loss, options.checkpoint_dir, options.precision);
-  const int64_t most = options.max_iters.value_or(0) * options.micro_batch_size;
-  const int64_t counted = most > 0 ? std::min(most, samples.count()) : samples.count();
+  check_finite(loss.loss, "the loss", options);
   nlohmann::json result{{"loss", loss.loss},
                         {"perplexity", std::exp(loss.loss)},
                         {"tokens", loss.tokens},
-                        {"samples", counted - batches->num_unreadable()}};
+                        {"samples", rows.num_taken(samples.count()) - batches->num_unreadable()}};
   if (!pictures.are_captions() && !engine::is_synthetic(options.data)) {
     const auto masks = data::masks_prompts(dataset, read.mask_prompt);
     result.update({{"prompt_style", dataset.prompt_style},

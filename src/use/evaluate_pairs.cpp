@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "use/evaluate_pairs.h"
 
-#include <algorithm>
-#include <cmath>
-#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
 #include "data/dataset.h"
-#include "data/survey.h"
 #include "engine/adapters/adapters.h"
 #include "engine/steps/objective.h"
 #include "engine/steps/validation.h"
@@ -46,59 +42,45 @@ json evaluate_pairs(const recipe::EvaluateOptions& options, const engine::Langua
   check_comparable(options, lm, *objective);
   data::DatasetOptions read = evaluated_options(options, lm);
   read.preferences = true;
-  data::Dataset dataset = open_evaluated(read, lm);
-  const bool held_out = options.split == "val";
-  data::SampleStore& samples = held_out ? dataset.validation : dataset.train;
-  if (samples.empty()) throw UserError("the {} split of the data is empty", options.split);
-  check_ids(samples, lm);
+  EvaluatedRows rows(options, read, lm);
   engine::ValidationOptions pass{.micro_batch_size = options.micro_batch_size,
                                  .compute = lm.precision.compute};
   const auto log_probs = [&](int64_t count) {
-    const auto batches = held_out ? dataset.validation_batches() : dataset.train_batches();
-    return engine::log_probs_of_documents(*lm.executor, *batches, count, pass);
+    return engine::log_probs_of_documents(*lm.executor, *rows.batches(), count, pass);
   };
   std::vector<double> reference;
   if (engine::needs_reference(*objective)) {
     engine::remove_adapters(*lm.model);
-    reference = log_probs(samples.num_different());
+    reference = log_probs(rows.samples().num_different());
     lm.use(lm.adapters.front());
-    samples.set_columns({{.values = {reference.begin(), reference.end()}}});
+    rows.samples().set_columns({{.values = {reference.begin(), reference.end()}}});
   }
-  const auto batches = held_out ? dataset.validation_batches() : dataset.train_batches();
   pass.max_batches = options.max_iters.value_or(0);
   pass.objective = objective.get();
   const engine::ValidationResult found =
-      engine::validate(*lm.executor, *batches, samples.count(), pass);
-  if (!std::isfinite(found.loss))
-    throw UserError(
-        "the loss is {}: the weights of {} contain NaN or infinities, or are too large for "
-        "--precision {}; snug verify names damaged files",
-        found.loss, options.checkpoint_dir, options.precision);
+      engine::validate(*lm.executor, *rows.batches(), rows.samples().count(), pass);
+  check_finite(found.loss, "the loss", options);
   json result{{"loss", found.loss},
               {"samples", found.terms},
               {"objective", std::string(options.objective.name)},
-              {"prompt_style", dataset.prompt_style}};
+              {"prompt_style", rows.dataset().prompt_style}};
   const std::vector<std::string> names = objective->figures();
   for (size_t i = 0; i < names.size(); ++i) result[names[i]] = found.figures[i];
   result["accuracy"] = result["rewards_accuracy"];
   result.erase("rewards_accuracy");
   if (options.scores_file.empty()) return result;
-  const int64_t most = options.max_iters.value_or(0) * options.micro_batch_size;
-  const int64_t count =
-      most > 0 ? std::min(most, samples.num_different()) : samples.num_different();
+  const int64_t count = rows.num_taken(rows.samples().num_different());
   const std::vector<double> own = log_probs(count);
-  std::vector<json> rows;
+  std::vector<json> lines;
   for (int64_t i = 0; i < count; ++i) {
     const auto chosen = static_cast<size_t>(2 * i);
-    json row{{"row", data::row_number(dataset, {held_out, i})},
-             {"chosen", own[chosen]},
-             {"rejected", own[chosen + 1]}};
+    json row{{"row", rows.row_of(i)}, {"chosen", own[chosen]}, {"rejected", own[chosen + 1]}};
     if (!reference.empty())
       row.update(
           {{"reference_chosen", reference[chosen]}, {"reference_rejected", reference[chosen + 1]}});
-    rows.push_back(std::move(row));
+    lines.push_back(std::move(row));
   }
-  write_scores_file(options, std::move(rows));
+  write_scores_file(options, std::move(lines));
   return result;
 }
 

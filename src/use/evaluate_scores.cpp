@@ -11,8 +11,6 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/text.h"
-#include "data/dataset.h"
-#include "data/survey.h"
 #include "engine/steps/validation.h"
 #include "use/evaluated_rows.h"
 
@@ -23,14 +21,14 @@ using nlohmann::json;
 
 // The rows that are scored, with their scores one after the other.
 struct Scored {
-  const data::Dataset& dataset;
-  bool held_out = false;
-  std::vector<double> scores;
+  const EvaluatedRows& rows;
+  std::vector<double> scores = {};
   int64_t count = 0;
 
-  const data::SampleStore& samples() const { return held_out ? dataset.validation : dataset.train; }
-  int64_t row(int64_t i) const { return data::row_number(dataset, {held_out, i}); }
-  double number(int64_t i) const { return samples().numbers(samples().columns()[1], i, 0).front(); }
+  double number(int64_t i) const {
+    const data::SampleStore& samples = rows.samples();
+    return samples.numbers(samples.columns()[1], i, 0).front();
+  }
 };
 
 json of_labels(const Scored& scored, const std::vector<std::string>& labels,
@@ -49,7 +47,7 @@ json of_labels(const Scored& scored, const std::vector<std::string>& labels,
     right += found == label ? 1 : 0;
     json scores = json::object();
     for (size_t k = 0; k < width; ++k) scores[labels[k]] = own[k];
-    rows.push_back({{"row", scored.row(i)},
+    rows.push_back({{"row", scored.rows.row_of(i)},
                     {"label", labels[label]},
                     {"predicted", labels[found]},
                     {"scores", std::move(scores)}});
@@ -72,7 +70,7 @@ json of_pairs(const Scored& scored, std::vector<json>& rows) {
     chosen += c;
     rejected += r;
     right += c > r ? 1 : 0;
-    rows.push_back({{"row", scored.row(i)}, {"chosen", c}, {"rejected", r}});
+    rows.push_back({{"row", scored.rows.row_of(i)}, {"chosen", c}, {"rejected", r}});
   }
   const auto count = static_cast<double>(scored.count);
   return {{"loss", loss / count},
@@ -107,25 +105,15 @@ json evaluate_scores(const recipe::EvaluateOptions& options, const engine::Langu
   read.preferences = labels.size() == 1;
   read.classes = !read.preferences;
   read.labels = labels;
-  const data::Dataset dataset = open_evaluated(read, lm);
-  Scored scored{.dataset = dataset, .held_out = options.split == "val", .scores = {}};
-  if (scored.samples().empty()) throw UserError("the {} split of the data is empty", options.split);
-  check_ids(scored.samples(), lm);
-  const int64_t most = options.max_iters.value_or(0) * options.micro_batch_size;
-  const int64_t all = scored.samples().count();
-  scored.count = most > 0 ? std::min(most, all) : all;
-  const auto batches = scored.held_out ? dataset.validation_batches() : dataset.train_batches();
+  const EvaluatedRows evaluated(options, read, lm);
+  Scored scored{.rows = evaluated, .count = evaluated.num_taken(evaluated.samples().count())};
   scored.scores = engine::scores_of_documents(
-      *lm.executor, *batches, scored.count, std::ssize(labels),
+      *lm.executor, *evaluated.batches(), scored.count, std::ssize(labels),
       {.micro_batch_size = options.micro_batch_size, .compute = lm.precision.compute});
-  if (!std::ranges::all_of(scored.scores, [](double score) { return std::isfinite(score); }))
-    throw UserError(
-        "a score is no number: the weights of {} contain NaN or infinities, or are too large for "
-        "--precision {}; snug verify names damaged files",
-        options.checkpoint_dir, options.precision);
+  for (const double score : scored.scores) check_finite(score, "a score", options);
   std::vector<json> rows;
   json result = labels.size() == 1 ? of_pairs(scored, rows) : of_labels(scored, labels, rows);
-  result["prompt_style"] = dataset.prompt_style;
+  result["prompt_style"] = evaluated.dataset().prompt_style;
   if (!options.scores_file.empty()) write_scores_file(options, std::move(rows));
   return result;
 }

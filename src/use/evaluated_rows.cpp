@@ -2,6 +2,7 @@
 #include "use/evaluated_rows.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <vector>
 
@@ -42,16 +43,7 @@ data::DatasetOptions evaluated_options(const recipe::EvaluateOptions& options,
   return result;
 }
 
-data::Dataset open_evaluated(const data::DatasetOptions& options, const engine::LanguageModel& lm) {
-  return data::load_dataset(
-      options, data::make_encoder(*lm.tokenizer),
-      [](const data::DownloadRequest& request) -> std::vector<std::filesystem::path> {
-        throw UserError(
-            "data set {} is not in the cache; train on it once to download it, or give a file with "
-            "--data JSON --data.json_path FILE",
-            request.repo_id);
-      });
-}
+namespace {
 
 // Ids without loss are stored as their complements.
 void check_ids(const data::SampleStore& samples, const engine::LanguageModel& lm) {
@@ -63,6 +55,33 @@ void check_ids(const data::SampleStore& samples, const engine::LanguageModel& lm
         "the data contains token {}, but the model's embedding has {} rows: the tokenizer in {} "
         "belongs to another model",
         largest, rows, lm.path.string());
+}
+
+}  // namespace
+
+EvaluatedRows::EvaluatedRows(const recipe::EvaluateOptions& options,
+                             const data::DatasetOptions& read, const engine::LanguageModel& lm)
+    : dataset_(data::load_dataset(
+          read, data::make_encoder(*lm.tokenizer),
+          [](const data::DownloadRequest& request) -> std::vector<std::filesystem::path> {
+            throw UserError(
+                "data set {} is not in the cache; train on it once to download it, or give a file "
+                "with "
+                "--data JSON --data.json_path FILE",
+                request.repo_id);
+          })),
+      held_out_(options.split == "val"),
+      most_(options.max_iters.value_or(0) * options.micro_batch_size) {
+  if (samples().empty()) throw UserError("the {} split of the data is empty", options.split);
+  check_ids(samples(), lm);
+}
+
+void check_finite(double number, const std::string& what, const recipe::EvaluateOptions& options) {
+  if (!std::isfinite(number))
+    throw UserError(
+        "{} is {}: the weights of {} contain NaN or infinities, or are too large for --precision "
+        "{}; snug verify names damaged files",
+        what, number, options.checkpoint_dir, options.precision);
 }
 
 }  // namespace snug::use
