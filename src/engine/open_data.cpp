@@ -68,6 +68,13 @@ void tell_of_balance(const recipe::ObjectiveOptions& objective, const data::Data
 
 bool is_synthetic(const recipe::DataOptions& data) { return data.class_path == "Synthetic"; }
 
+namespace {
+
+bool reads_captions(const recipe::DataOptions& data, const data::Reading& reads) {
+  return reads.image_size > 0 && !reads_text(data);
+}
+
+// How long picture and text may be together: with tiles and their text, or with a caption.
 int64_t usual_with_picture(const data::Reading& reads) {
   if (!reads.pictures_anywhere) return reads.num_picture_tokens + data::kCaptionTokens;
   // Tiles, each with its mark and line end, and the model's own words around them.
@@ -76,16 +83,21 @@ int64_t usual_with_picture(const data::Reading& reads) {
                               2 * data::kCaptionTokens);
 }
 
+}  // namespace
+
+int64_t usual_length(const recipe::DataOptions& data, const models::Model& model) {
+  const data::Reading reads = model.reads();
+  if (reads_captions(data, reads)) return usual_with_picture(reads);
+  if (reads.source) return kUsualTokens;
+  return data.class_path == "TextFiles" ? data::kUsualBlock : model.dimensions().max_positions;
+}
+
 int64_t longest_sample(const recipe::Recipe& recipe, const models::Model& model) {
   const int64_t positions = model.dimensions().max_positions;
   const data::Reading reads = model.reads();
-  const bool captions = reads.image_size > 0 && !reads_text(recipe.data);
-  const int64_t usual = captions                                ? usual_with_picture(reads)
-                        : reads.source                          ? kUsualTokens
-                        : recipe.data.class_path == "TextFiles" ? data::kUsualBlock
-                                                                : positions;
+  const int64_t usual = usual_length(recipe.data, model);
   const int64_t length = std::min(recipe.train.max_seq_length.value_or(usual), positions);
-  if (captions && length <= reads.num_picture_tokens)
+  if (reads_captions(recipe.data, reads) && length <= reads.num_picture_tokens)
     throw UserError(
         "train.max_seq_length = {}: a picture takes {} tokens, which leaves none for its caption; "
         "use {} for captions of {} tokens",

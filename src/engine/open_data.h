@@ -14,12 +14,12 @@ namespace snug::engine {
 // Whether the data are synthetic: generated samples, which need no tokenizer.
 bool is_synthetic(const recipe::DataOptions& data);
 
-// How long picture and text may be together where nobody says it: with tiles and their text, or
-// with a caption.
-int64_t usual_with_picture(const data::Reading& reads);
+// The most tokens of a sample where nobody says it: the model's maximum, or a default for captions,
+// encoders and texts, which may be more than that.
+int64_t usual_length(const recipe::DataOptions& data, const models::Model& model);
 
-// The most tokens of a sample: train.max_seq_length, or else the model's maximum, or a default for
-// captions. Throws UserError if a picture's placeholders leave no room for text.
+// The most tokens of a sample: train.max_seq_length, or what is usual, at most the model's maximum.
+// Throws UserError if a picture's placeholders leave no room for text.
 int64_t longest_sample(const recipe::Recipe& recipe, const models::Model& model);
 
 // Warns if train.max_seq_length is more than the model's maximum.

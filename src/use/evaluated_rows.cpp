@@ -21,11 +21,9 @@ data::DatasetOptions evaluated_options(const recipe::EvaluateOptions& options,
   const bool captions =
       reading.image_size > 0 &&
       (d.class_path == "ImageFolder" || d.class_path == "HFDataset" || engine::is_synthetic(d));
-  const int64_t positions = lm.model->dimensions().max_positions;
-  const int64_t usual = captions                      ? engine::usual_with_picture(reading)
-                        : d.class_path == "TextFiles" ? data::kUsualBlock
-                                                      : positions;
-  result.max_seq_length = std::min(options.max_seq_length.value_or(usual), positions);
+  result.max_seq_length =
+      std::min(options.max_seq_length.value_or(engine::usual_length(d, *lm.model)),
+               lm.model->dimensions().max_positions);
   if (!captions || reading.pictures_anywhere) {
     const auto record =
         prompts_of_training(lm, lm.adapters.empty() ? nullptr : &lm.adapters.front());
