@@ -132,14 +132,8 @@ TEST_F(OtherTemplate, StandsBesideAnAdapter) {
   EXPECT_EQ(record["memory"]["predicted"]["peak_allocated"],
             record["memory"]["measured"]["peak_allocated"]);
   // Measured in the same words.
-  const Result evaluated =
-      run({"evaluate", at("out/final"), "--data", at("rows.jsonl"), "--data.val_split_fraction",
-           "0.25", "--split", "val", "--precision", "32-true", "--json"});
-  ASSERT_EQ(evaluated.exit_code, 0) << evaluated.output;
   const double loss = record["validation"].back()["loss"];
-  EXPECT_NEAR(
-      json::parse(evaluated.output.substr(evaluated.output.find('{')))["loss"].get<double>(), loss,
-      2e-5 * loss);
+  EXPECT_NEAR(evaluated(at("out/final"), rows_)["loss"], loss, 2e-5 * loss);
   // Training goes on in them, and a merged model keeps them.
   Words further = trained("out/final", "further", {"--train.max_steps", "1"});
   further.front() = "finetune_lora";
@@ -196,16 +190,7 @@ class NewTokens : public OtherTemplate {
             "--data.eos_token",     "<|end|>",
             "--tokens.add",         "<|user|>,<|assistant|>,<|end|>,<|im_end|>,<|a|>,<|b|>,<|c|>"};
   }
-  double loss_of(const std::string& model) const {
-    const Result evaluated =
-        run({"evaluate", at(model), "--data", at("rows.jsonl"), "--data.val_split_fraction", "0.25",
-             "--split", "val", "--precision", "32-true", "--json"});
-    EXPECT_EQ(evaluated.exit_code, 0) << evaluated.output;
-    return evaluated.exit_code == 0
-               ? json::parse(evaluated.output.substr(evaluated.output.find('{')))["loss"]
-                     .get<double>()
-               : 0;
-  }
+  double loss_of(const std::string& model) const { return evaluated(at(model), rows_)["loss"]; }
   // What `snug finetune…` made of it, and that it took what was planned.
   double trained_loss(const std::string& out) const {
     const json record = read_run(folder_ / out);

@@ -34,26 +34,9 @@ double best_loss(const json& record) {
 
 // What `model` loses on the rows that a run held out.
 double loss_of(const fs::path& model, const fs::path& rows, const Words& more = {}) {
-  Words words{"evaluate",
-              model,
-              "--data",
-              "JSON",
-              "--data.json_path",
-              rows,
-              "--data.prompt_style",
-              "plain",
-              "--data.val_split_fraction",
-              "0.25",
-              "--split",
-              "val",
-              "--precision",
-              "32-true",
-              "--json"};
-  words.insert(words.end(), more.begin(), more.end());
-  const Result result = run(words);
-  EXPECT_EQ(result.exit_code, 0) << result.output;
-  const size_t begin = result.output.find('{');
-  return json::parse(result.output.substr(begin))["loss"];
+  Words plain{"--data.prompt_style", "plain"};
+  plain.insert(plain.end(), more.begin(), more.end());
+  return evaluated(model, rows, plain)["loss"];
 }
 
 TEST(KeepBest, TheModelIsThatOfTheBestValidationAndTheRunStopsBehindIt) {

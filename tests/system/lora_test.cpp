@@ -59,25 +59,9 @@ TEST_P(Lora, EvaluatesAsItWasTrained) {
   EXPECT_FALSE(fs::exists(folder / "out/final/model.safetensors"));
   const std::string name = GetParam().name;
   if (name == "QuantizedInt8Pissa") return;  // what was quantized is not the base as it is on disk
-  Words evaluate{"evaluate",
-                 base,
-                 "--adapter",
-                 folder / "out/final",
-                 "--data",
-                 "JSON",
-                 "--data.json_path",
-                 rows,
-                 "--data.val_split_fraction",
-                 "0.25",
-                 "--split",
-                 "val",
-                 "--precision",
-                 "32-true",
-                 "--json"};
-  if (name == "QuantizedNf4") evaluate.insert(evaluate.end(), {"--quantize", "bnb.nf4-dq"});
-  const Result evaluated = run(evaluate);
-  ASSERT_EQ(evaluated.exit_code, 0) << evaluated.output;
-  const json figures = json::parse(evaluated.output.substr(evaluated.output.find('{')));
+  Words beside{"--adapter", folder / "out/final"};
+  if (name == "QuantizedNf4") beside.insert(beside.end(), {"--quantize", "bnb.nf4-dq"});
+  const json figures = evaluated(base, rows, beside);
   const double expected = record["validation"].back()["loss"];
   EXPECT_NEAR(figures["loss"].get<double>(), expected, 2e-5 * expected);
 }

@@ -134,4 +134,17 @@ inline std::vector<std::string> finetune_words(const fs::path& rows, const fs::p
   return words;
 }
 
+// What `snug evaluate` finds of a model on the rows that a run held out, a fourth of `rows`.
+inline nlohmann::json evaluated(const fs::path& model, const fs::path& rows,
+                                const std::vector<std::string>& more = {}) {
+  std::vector<std::string> words{
+      "evaluate", model,         "--data",  rows,    "--data.val_split_fraction", "0.25", "--split",
+      "val",      "--precision", "32-true", "--json"};
+  words.insert(words.end(), more.begin(), more.end());
+  const Result result = run(words);
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+  if (result.exit_code != 0) return {{"loss", -1.0}};
+  return nlohmann::json::parse(result.output.substr(result.output.find('{')));
+}
+
 }  // namespace snug::tests
