@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "base/text.h"
 #include "engine/adapters/adapters.h"
+#include "engine/export/vocabulary.h"
 #include "files/checkpoint/adapters/peft_adapter.h"
 
 namespace snug::engine {
@@ -16,8 +16,6 @@ void add_tokens(models::Checkpoint& checkpoint, const recipe::Recipe& recipe,
                 const tokenizer::Tokenizer* tokenizer) {
   const std::string& tokens = recipe.data.add_tokens;
   if (tokens.empty()) return;
-  if (split_list(tokens).empty())
-    throw UserError("tokens.add = {}: there is no token in it; separate tokens by commas", tokens);
   if (!recipe.lora.adapter.empty())
     throw UserError(
         "tokens.add = {}: the adapter {} trains on with the tokens that it has; snug merge {} "
@@ -25,7 +23,7 @@ void add_tokens(models::Checkpoint& checkpoint, const recipe::Recipe& recipe,
         tokens, recipe.lora.adapter, recipe.lora.adapter);
   int64_t rows = checkpoint.model->dimensions().vocabulary;
   if (tokenizer == nullptr)
-    rows += std::ssize(split_list(tokens));
+    rows += std::ssize(changes_of(recipe.data).tokens);
   else if (tokenizer->num_new_tokens() > 0)
     rows = std::max(rows, tokenizer->vocabulary_size());
   else if (recipe.lora.enabled)

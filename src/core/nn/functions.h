@@ -71,12 +71,12 @@ at::Tensor trained_input(const Parameter& parameter, at::ScalarType type);
 // the model and must be unique: it seeds the mask.
 at::Tensor dropout(const at::Tensor& x, double probability, const std::string& site,
                    const Pass& pass, const Parameter& like);
-// NEFTune (Jain et al. 2023): adds noise to what look_up() made of the batch's tokens, x (c, D), in
-// place, uniform within ±batch.noise[row] / sqrt(D).
-void add_noise(const at::Tensor& x, const Batch& batch, const Pass& pass, const Parameter& table);
 // The same for the output of `layer`, x (N, features on this rank).
 at::Tensor dropout_features(const at::Tensor& x, double probability, const std::string& site,
                             const Pass& pass, const Linear& layer);
+// NEFTune (Jain et al. 2023): adds noise to what look_up() made of the batch's tokens, x (c, D), in
+// place, uniform within ±batch.noise[row] / sqrt(D).
+void add_noise(const at::Tensor& x, const Batch& batch, const Pass& pass, const Parameter& table);
 
 // The outputs of several layers for the same x (c, D), in order: (N, features on this rank) each.
 std::vector<at::Tensor> project(const at::Tensor& x, const std::vector<const Linear*>& layers,
