@@ -165,12 +165,13 @@ std::string reason_left_out(const std::string& what, const std::string& style,
 void report(const SampleStore& store, const char* part, const std::string& style,
             const DatasetOptions& options, bool is_left_out = false) {
   if (!options.warns) return;
+  const std::string name = options.source.empty() ? part : options.source + ": " + part;
   if (store.num_truncated() > 0)
     warn(
         "{} data: {} of {} samples are longer than {} tokens (train.max_seq_length, or all that "
         "the "
         "model takes) and were cut there: {} of their tokens, {:.1f} % of all, are left out{}",
-        part, with_commas(store.num_truncated()), with_commas(store.count()),
+        name, with_commas(store.num_truncated()), with_commas(store.count()),
         options.max_seq_length, with_commas(store.cut_tokens()),
         100.0 * static_cast<double>(store.cut_tokens()) /
             static_cast<double>(store.cut_tokens() + store.total_tokens()),
@@ -179,13 +180,13 @@ void report(const SampleStore& store, const char* part, const std::string& style
             ? ""
             : "; --data.long_rows split makes samples of them");
   for (const auto& [what, count] : store.left_out())
-    warn("{} data: {} {} left out: {}", part, counted(count, what), count == 1 ? "is" : "are",
+    warn("{} data: {} {} left out: {}", name, counted(count, what), count == 1 ? "is" : "are",
          reason_left_out(what, style, options));
   if (store.num_without_loss() == 0 || options.classes) return;
   const std::string without = fmt::format(
       "{} data: {} of {} samples have no token to learn from: their prompts fill "
       "train.max_seq_length = {} (raise it, or shorten the prompts), or their answers are {}{}",
-      part, with_commas(store.num_without_loss()), with_commas(store.count()),
+      name, with_commas(store.num_without_loss()), with_commas(store.count()),
       options.max_seq_length,
       store.documents_per_sample() > 1 ? "empty or equal" : "empty or without loss",
       is_left_out ? "; they are left out" : "");
@@ -385,13 +386,16 @@ void drop_without_loss(SampleStore& samples, std::vector<int64_t>& numbers, std:
   rows = std::move(own_rows);
 }
 
-// Puts the verdicts beside the samples. Returns their prompts with answers to others.
-SampleStore add_ratings(SampleStore& samples, const std::vector<Row>& rows,
-                        const DatasetOptions& options, const char* part) {
-  if (samples.empty()) return {};
+void set_ratings(SampleStore& samples, const std::vector<Row>& rows) {
+  if (samples.empty()) return;
   ColumnOfNumbers labels;
   for (const Row& row : rows) labels.values.push_back(row.desirable ? 1 : 0);
   samples.set_columns({std::move(labels)});
+}
+
+// The prompts of rated answers with answers to other prompts.
+SampleStore others_of(const SampleStore& samples, const DatasetOptions& options, const char* part) {
+  if (samples.empty()) return {};
   const int64_t back = mismatch(samples);
   const std::string what = fmt::format(
       "{} data: {} with the same prompt; kto sees how far the model moves by answers to "
@@ -542,14 +546,9 @@ Dataset load_dataset(const DatasetOptions& options, const TextEncoder& encoder,
   // Two equal answers would count as a pair that is not learnt.
   if (compares)
     drop_without_loss(dataset.validation, dataset.validation_numbers, split.validation, options);
-  if (options.share_prompts) {
-    dataset.train.share_prompts();
-    dataset.validation.share_prompts();
-  }
   if (options.ratings) {
-    dataset.train_others = add_ratings(dataset.train, split.train, options, options.part);
-    dataset.validation_others =
-        add_ratings(dataset.validation, split.validation, options, "validation");
+    set_ratings(dataset.train, split.train);
+    set_ratings(dataset.validation, split.validation);
   }
   if (options.reading.scores_documents) {
     const int32_t pad = options.reading.pad_token;
@@ -559,23 +558,49 @@ Dataset load_dataset(const DatasetOptions& options, const TextEncoder& encoder,
   }
   split.validation.resize(std::min(kShownRows, split.validation.size()));
   dataset.validation_rows = std::move(split.validation);
+  if (options.source.empty()) relate_samples(dataset, options);
   return dataset;
 }
 
-std::vector<std::string> find_labels(const DatasetOptions& options) {
-  DatasetOptions sorted = options;
-  sorted.classes = true;
-  check_answers(sorted, find_set(options.name));
-  if (options.name == "ImageFolder")
-    throw UserError("--data ImageFolder: pictures are captioned, not sorted; give rows of texts");
-  const Columns columns{.classes = true};
-  if (options.name == "HFDataset")
-    return label_names(read_hugging_face_data(options, columns).train, options.path.string());
-  return label_names(read_json_data(options, columns).train, options.json_path.string());
+void relate_samples(Dataset& dataset, const DatasetOptions& options) {
+  if (options.share_prompts) {
+    dataset.train.share_prompts();
+    dataset.validation.share_prompts();
+  }
+  if (!options.ratings) return;
+  dataset.train_others = others_of(dataset.train, options, options.part);
+  dataset.validation_others = others_of(dataset.validation, options, "validation");
+}
+
+std::vector<std::string> find_labels(const std::vector<DatasetOptions>& sources) {
+  std::vector<Row> rows;
+  std::string where;
+  for (const DatasetOptions& options : sources) {
+    DatasetOptions sorted = options;
+    sorted.classes = true;
+    check_answers(sorted, find_set(options.name));
+    if (options.name == "ImageFolder")
+      throw UserError("--data ImageFolder: pictures are captioned, not sorted; give rows of texts");
+    const Columns columns{.classes = true};
+    const bool is_hub = options.name == "HFDataset";
+    std::vector<Row> own =
+        (is_hub ? read_hugging_face_data(options, columns) : read_json_data(options, columns))
+            .train;
+    rows.insert(rows.end(), std::make_move_iterator(own.begin()),
+                std::make_move_iterator(own.end()));
+    where += (where.empty() ? "" : ", ") + (is_hub ? options.path : options.json_path).string();
+  }
+  return label_names(rows, where);
 }
 
 std::optional<bool> masks_prompts(const Dataset& dataset, std::optional<bool> given) {
   if (dataset.train_pictures.rows != nullptr) return true;
+  if (!dataset.sources.empty()) {
+    const std::optional<bool> first = dataset.sources.front().masks_prompts;
+    const bool all = std::ranges::all_of(
+        dataset.sources, [&](const MixedSource& one) { return one.masks_prompts == first; });
+    return all ? first : std::nullopt;
+  }
   if (dataset.train.documents_per_sample() > 1 || !dataset.train_others.empty()) return true;
   if (given) return given;
   const RowCounts& counts = dataset.row_counts;

@@ -64,6 +64,7 @@ struct DatasetOptions {
   int64_t vocabulary = 0;         // rows of its embedding
   bool warns = true;              // warn of truncated samples and omitted answers
   const char* part = "training";  // as these rows are called there, but for those held out
+  std::string source = {};        // of a mix, which load_mix() finishes: its name there
 };
 
 // Files of a hub data set to download to `folder`. Patterns are shell globs on paths in the
@@ -96,6 +97,17 @@ struct RowCounts {
   int64_t questions = 0, questions_with_input = 0, chats = 0, completions = 0, texts = 0;
 };
 
+// One of the sources that a data set is mixed of. Its samples are those before these ends, from
+// where those of the source before end.
+struct MixedSource {
+  std::string name;
+  int64_t train_end = 0, validation_end = 0;
+  int64_t copies = 1;     // of each training sample, since an epoch has it several times
+  int64_t per_epoch = 0;  // training samples, copies counted
+  std::string prompt_style;
+  std::optional<bool> masks_prompts;
+};
+
 // Tokens of a block of text where nobody says how many, or the model takes fewer.
 inline constexpr int64_t kUsualBlock = 2048;
 
@@ -119,6 +131,7 @@ struct Dataset {
   std::string prompt_style_reason;   // "given", or why it was chosen
   std::string system;                // the message with which every chat begins; empty: none
   std::vector<std::string> unread;   // columns that nothing reads
+  std::vector<MixedSource> sources;  // empty: one, all of whose samples an epoch has
 
   // The sources of training and validation micro-batches; borrow the data set.
   std::unique_ptr<BatchSource> train_batches() const;
@@ -137,8 +150,12 @@ std::string usual_style(std::span<const Row> rows, const TextEncoder& encoder);
 Dataset load_dataset(const DatasetOptions& options, const TextEncoder& encoder,
                      const DownloadFunction& download);
 
-// The names of the labels that the training rows have, by number (rows/label_rows.h).
-std::vector<std::string> find_labels(const DatasetOptions& options);
+// The names of the labels that the training rows of all these have, by number (rows/label_rows.h).
+std::vector<std::string> find_labels(const std::vector<DatasetOptions>& sources);
+
+// Adds what depends on all samples together: which tokens pairs share, and answers to other
+// prompts. For load_mix(); load_dataset() has done it.
+void relate_samples(Dataset& dataset, const DatasetOptions& options);
 
 // The micro-batch options for these data options; `pad` as in TextEncoder. Throws UserError if
 // padding is to be learned and there is no padding token.

@@ -110,6 +110,18 @@ void SampleStore::keep_samples(const std::function<bool(int64_t)>& is_kept,
 
 namespace {
 
+// So many samples keep what was left out of them: more than anybody looks at.
+constexpr int64_t kMostLeftOut = 1000;
+
+// `more` behind the counts of `documents`, either of which may be empty for zeros.
+void append_counts(std::vector<int32_t>& counts, size_t documents, const std::vector<int32_t>& more,
+                   size_t more_documents) {
+  if (counts.empty() && more.empty()) return;
+  counts.resize(documents);
+  counts.insert(counts.end(), more.begin(), more.end());
+  counts.resize(documents + more_documents);
+}
+
 // Documents cut into pieces, piece by piece.
 class Cutter {
  public:
@@ -267,8 +279,7 @@ void SampleStore::append(const Sample& sample) {
   if (sample.cut_tokens > 0) ++num_truncated_;
   cut_tokens_ += sample.cut_tokens;
   for (const LeftOut& left_out : sample.left_out) ++left_out_[left_out.what];
-  constexpr size_t kShown = 1000;
-  if (!sample.left_out.empty() && left_out_of_.size() < kShown)
+  if (!sample.left_out.empty() && std::ssize(left_out_of_) < kMostLeftOut)
     left_out_of_[num_different() - 1] = sample.left_out;
   // The first token is no target where nothing stands before it, so a label there teaches nothing.
   const auto learnt =
@@ -278,6 +289,51 @@ void SampleStore::append(const Sample& sample) {
   all_targets_ += learnt;
   all_sources_ += sample.source_tokens;
   if (learnt == 0) ++num_without_loss_;
+}
+
+void SampleStore::append(const SampleStore& more, int64_t copies) {
+  if (raw_tokens_.empty()) {
+    documents_per_sample_ = more.documents_per_sample_;
+    ignore_index_ = more.ignore_index_;
+    columns_ = more.columns_;
+    for (ColumnOfNumbers& column : columns_) column.values.clear();
+  }
+  if (more.empty()) copies = 0;
+  SNUG_CHECK(count_ == 0 && more.count_ == 0 && shared_.empty() && more.shared_.empty() &&
+                 (more.empty() || (documents_per_sample_ == more.documents_per_sample_ &&
+                                   columns_.size() == more.columns_.size())),
+             "{} samples of {} documents and {} columns appended to {} of {} and {}", more.count(),
+             more.documents_per_sample_, more.columns_.size(), count(), documents_per_sample_,
+             columns_.size());
+  if (more.is_in_blocks() && !is_in_blocks()) {
+    first_.resize(static_cast<size_t>(num_different()) + 1);
+    std::iota(first_.begin(), first_.end(), int64_t{0});
+  }
+  const int64_t shown = std::ssize(raw_tokens_);
+  for (int64_t copy = 0; copy < copies; ++copy) {
+    const size_t documents = raw_tokens_.size(), more_documents = more.raw_tokens_.size();
+    const int64_t tokens = offsets_.back();
+    pool_.insert(pool_.end(), more.pool_.begin(), more.pool_.end());
+    for (size_t d = 1; d <= more_documents; ++d) offsets_.push_back(tokens + more.offsets_[d]);
+    if (is_in_blocks())
+      for (int64_t i = 1; i <= more.num_different(); ++i)
+        first_.push_back(static_cast<int64_t>(documents) + more.begin_of(i));
+    raw_tokens_.insert(raw_tokens_.end(), more.raw_tokens_.begin(), more.raw_tokens_.end());
+    num_targets_.insert(num_targets_.end(), more.num_targets_.begin(), more.num_targets_.end());
+    append_counts(source_tokens_, documents, more.source_tokens_, more_documents);
+    append_counts(num_pictures_, documents, more.num_pictures_, more_documents);
+    for (size_t c = 0; c < columns_.size(); ++c)
+      columns_[c].values.insert(columns_[c].values.end(), more.columns_[c].values.begin(),
+                                more.columns_[c].values.end());
+    all_targets_ += more.all_targets_;
+    all_sources_ += more.all_sources_;
+  }
+  num_truncated_ += more.num_truncated_;
+  cut_tokens_ += more.cut_tokens_;
+  num_without_loss_ += more.num_without_loss_;
+  for (const auto& [what, count] : more.left_out_) left_out_[what] += count;
+  for (const auto& [document, left_out] : more.left_out_of_)
+    if (std::ssize(left_out_of_) < kMostLeftOut) left_out_of_[shown + document] = left_out;
 }
 
 // Adds the newest sample's count; nothing is kept before a sample has any.

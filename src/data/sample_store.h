@@ -72,6 +72,9 @@ class SampleStore {
   int64_t drop_longer(int64_t length, std::vector<int64_t>& beside);
 
   void append(const Sample& sample);
+  // Appends the samples of another store of the same kind `copies` times; a store of blocks makes
+  // one of this too. What was cut and left out of them counts once.
+  void append(const SampleStore& more, int64_t copies = 1);
   // From now on the tokens with which all documents of a sample begin, such as the prompt of two
   // answers, count once, and micro-batches that are packed have them once: but for the last of
   // them, from which each document's first target is learnt, and only before the first target.

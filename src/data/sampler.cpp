@@ -6,6 +6,7 @@
 #include <initializer_list>
 #include <limits>
 #include <numeric>
+#include <set>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -72,11 +73,72 @@ void check(const SamplerOptions& options) {
   for (const int64_t index : options.first)
     SNUG_CHECK(index >= 0 && index < options.num_samples, "sample {} of {}", index,
                options.num_samples);
+  int64_t begin = 0, in_an_epoch = 0;
+  for (const SampleRange& range : options.ranges) {
+    in_an_epoch += range.per_epoch;
+    SNUG_CHECK(range.per_epoch >= 0 && range.per_epoch <= range.end - begin,
+               "an epoch has {} of {} samples", range.per_epoch, range.end - begin);
+    begin = range.end;
+  }
+  SNUG_CHECK(options.ranges.empty() || begin == options.num_samples, "{} of {} samples in ranges",
+             begin, options.num_samples);
+  // It would have a sample twice, which the plan does not know.
+  if (!options.ranges.empty() && in_an_epoch < options.micro_batch_size)
+    throw UserError(
+        "an epoch of these sources has {} samples, fewer than a micro-batch "
+        "(train.micro_batch_size "
+        "= {}); give them larger weights, or take a smaller one",
+        in_an_epoch, options.micro_batch_size);
+}
+
+// The purpose of the generators that draw parts of ranges; epochs count from 0 and never get here.
+constexpr uint64_t kPartPurpose = uint64_t{1} << 62U;
+
+size_t range_of(const std::vector<SampleRange>& ranges, int64_t sample) {
+  const auto range = std::ranges::upper_bound(ranges, sample, {}, &SampleRange::end);
+  return static_cast<size_t>(range - ranges.begin());
+}
+
+int64_t begin_of(const std::vector<SampleRange>& ranges, size_t r) {
+  return r == 0 ? 0 : ranges[r - 1].end;
 }
 
 }  // namespace
 
-Sampler::Sampler(SamplerOptions options) : options_(std::move(options)) { check(options_); }
+Sampler::Sampler(SamplerOptions options) : options_(std::move(options)) {
+  check(options_);
+  read_.resize(options_.ranges.size());
+  limit_first();
+  draw_parts();
+}
+
+void Sampler::limit_first() {
+  std::vector<int64_t> left;
+  for (const SampleRange& range : options_.ranges) left.push_back(range.per_epoch);
+  if (left.empty()) return;
+  std::erase_if(options_.first,
+                [&](int64_t sample) { return left[range_of(options_.ranges, sample)]-- <= 0; });
+}
+
+void Sampler::count(std::span<const int64_t> samples) {
+  if (read_.empty()) return;
+  for (const int64_t sample : samples) ++read_[range_of(options_.ranges, sample)];
+}
+
+// The first samples of all come first in theirs, so that the first epoch has them.
+void Sampler::draw_parts() {
+  const std::vector<SampleRange>& ranges = options_.ranges;
+  parts_.resize(ranges.size());
+  for (size_t r = 0; r < ranges.size(); ++r) {
+    const int64_t begin = begin_of(ranges, r), size = ranges[r].end - begin;
+    if (ranges[r].per_epoch == size) continue;
+    parts_[r] = permutation(size, derive(options_.seed, kPartPurpose + r));
+    for (int64_t& sample : parts_[r]) sample += begin;
+    const std::set<int64_t> first(options_.first.begin(), options_.first.end());
+    std::stable_partition(parts_[r].begin(), parts_[r].end(),
+                          [&](int64_t sample) { return first.contains(sample); });
+  }
+}
 
 int64_t Sampler::num_steps() const {
   if (options_.epochs == 0) return options_.max_steps;
@@ -85,8 +147,10 @@ int64_t Sampler::num_steps() const {
 }
 
 int64_t Sampler::epoch_size() const {
+  int64_t all = options_.ranges.empty() ? options_.num_samples : 0;
+  for (const SampleRange& range : options_.ranges) all += range.per_epoch;
   const int64_t most = options_.samples_per_epoch;
-  return most > 0 ? std::min(most, options_.num_samples) : options_.num_samples;
+  return most > 0 ? std::min(most, all) : all;
 }
 
 int64_t Sampler::samples_read() const {
@@ -105,19 +169,43 @@ double Sampler::epochs_done() const {
   return static_cast<double>(samples_read()) / static_cast<double>(epoch_size());
 }
 
+// In their order.
+std::vector<int64_t> Sampler::samples_of(int64_t epoch) const {
+  std::vector<int64_t> samples;
+  if (options_.ranges.empty()) {
+    samples.resize(static_cast<size_t>(options_.num_samples));
+    std::iota(samples.begin(), samples.end(), int64_t{0});
+  }
+  for (size_t r = 0; r < parts_.size(); ++r) {
+    const SampleRange& range = options_.ranges[r];
+    const int64_t begin = begin_of(options_.ranges, r), size = range.end - begin;
+    const int64_t start = size == 0 ? 0 : epoch % size * range.per_epoch % size;
+    for (int64_t i = 0; i < range.per_epoch; ++i) {
+      const int64_t place = (start + i) % size;
+      samples.push_back(parts_[r].empty() ? begin + place : parts_[r][static_cast<size_t>(place)]);
+    }
+  }
+  return samples;
+}
+
 std::vector<int64_t> Sampler::drawn(int64_t epoch) const {
-  std::vector<int64_t> order(static_cast<size_t>(options_.num_samples));
-  if (options_.shuffle)
-    order = permutation(options_.num_samples, derive(options_.seed, static_cast<uint64_t>(epoch)));
-  else
-    std::iota(order.begin(), order.end(), int64_t{0});
+  std::vector<int64_t> order = samples_of(epoch);
+  if (options_.shuffle) {
+    const std::vector<int64_t> places =
+        permutation(std::ssize(order), derive(options_.seed, static_cast<uint64_t>(epoch)));
+    std::vector<int64_t> shuffled;
+    shuffled.reserve(order.size());
+    for (const int64_t place : places) shuffled.push_back(order[static_cast<size_t>(place)]);
+    order = std::move(shuffled);
+  }
   if (epoch > 0) return order;
-  for (size_t i = 0; i < options_.first.size(); ++i) {
-    const auto at = std::find(order.begin(), order.end(), options_.first[i]);
+  const std::vector<int64_t>& first = options_.first;
+  for (size_t i = 0; i < first.size(); ++i) {
+    const auto at = std::find(order.begin(), order.end(), first[i]);
     std::iter_swap(order.begin() + static_cast<std::ptrdiff_t>(i), at);
   }
   // After that, so that the rest of the order is the same for any micro-batch.
-  if (const int64_t size = options_.micro_batch_size; std::ssize(options_.first) >= 2 * size)
+  if (const int64_t size = options_.micro_batch_size; std::ssize(first) >= 2 * size)
     std::rotate(order.begin(), order.begin() + size, order.begin() + 2 * size);
   return order;
 }
@@ -160,6 +248,7 @@ std::vector<int64_t> Sampler::next_samples() {
     position_.next_index = end;
     if (end == epoch_size()) position_ = {position_.epoch + 1, 0};
   }
+  count(samples);
   return samples;
 }
 
@@ -183,8 +272,10 @@ std::vector<std::vector<int64_t>> Sampler::next_step(int64_t rank, int64_t world
 std::vector<std::vector<int64_t>> Sampler::upcoming_step(int64_t rank, int64_t world_size) {
   if (done()) return {};
   const DataPosition here = position_;
+  std::vector<int64_t> read = read_;
   auto micro_batches = next_step(rank, world_size);
   position_ = here;
+  read_ = std::move(read);
   return micro_batches;
 }
 
@@ -197,6 +288,14 @@ void Sampler::restore(DataPosition position) {
         "set do not have; resume with the data it was made from",
         position.next_index, position.epoch, epoch_size());
   position_ = position;
+  if (read_.empty()) return;
+  std::ranges::fill(read_, 0);
+  Sampler again(options_);
+  for (int64_t epoch = 0; epoch <= position.epoch; ++epoch) {
+    again.enter_epoch(epoch);
+    const int64_t end = epoch < position.epoch ? epoch_size() : position.next_index;
+    count(std::span(again.order_.samples).first(static_cast<size_t>(end)));
+  }
 }
 
 namespace {

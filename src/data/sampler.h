@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "data/rows/rows.h"
@@ -23,18 +24,27 @@ struct DataPosition {
   bool operator==(const DataPosition&) const = default;
 };
 
+// Samples that are drawn together, such as those of one source: the numbers before `end`, from
+// where the range before ends. An epoch has `per_epoch` of them, at most all; the next epoch goes
+// on where it stopped, so that each has been read before one is read again.
+struct SampleRange {
+  int64_t end = 0, per_epoch = 0;
+};
+
 struct SamplerOptions {
   int64_t num_samples = 0;
-  int64_t global_batch_size = 1;  // samples per step, over all ranks
-  int64_t micro_batch_size = 1;   // at most this many samples per micro-batch
-  int64_t samples_per_epoch = 0;  // number of samples to use of each shuffle; 0: all
-  int64_t epochs = 1;             // 0: no limit but max_steps
-  int64_t max_steps = 0;          // 0: no limit but epochs
+  std::vector<SampleRange> ranges = {};  // empty: an epoch has all samples
+  int64_t global_batch_size = 1;         // samples per step, over all ranks
+  int64_t micro_batch_size = 1;          // at most this many samples per micro-batch
+  int64_t samples_per_epoch = 0;         // number of samples to use of each shuffle; 0: all
+  int64_t epochs = 1;                    // 0: no limit but max_steps
+  int64_t max_steps = 0;                 // 0: no limit but epochs
   uint64_t seed = 42;
   bool shuffle = true;
   // Samples to read first, as rank 0's first micro-batches: the longest ones, so that a run out of
   // memory fails at once. Where they are two micro-batches or more, the second one comes first:
   // the largest then meets gradients.
+  // Of a range, at most as many as an epoch has.
   std::vector<int64_t> first = {};
 };
 
@@ -46,6 +56,8 @@ class Sampler {
   bool done() const { return samples_left() == 0; }
   // Epochs read so far, for the progress line.
   double epochs_done() const;
+  // How many samples of each range were read so far; empty without ranges.
+  const std::vector<int64_t>& read_of_ranges() const { return read_; }
 
   // Returns a rank's sample indices for one optimizer step, as micro-batches, and advances to the
   // next step. Ranks' shares differ by at most one sample, and all ranks get the same number of
@@ -61,6 +73,10 @@ class Sampler {
 
  private:
   int64_t epoch_size() const;  // samples
+  void draw_parts();
+  void limit_first();
+  void count(std::span<const int64_t> samples);
+  std::vector<int64_t> samples_of(int64_t epoch) const;
   int64_t samples_read() const;
   int64_t samples_left() const;
   std::vector<int64_t> drawn(int64_t epoch) const;
@@ -69,6 +85,9 @@ class Sampler {
 
   SamplerOptions options_;
   DataPosition position_;
+  // The order in which epochs go through each range of which they have a part; empty: all of it.
+  std::vector<std::vector<int64_t>> parts_;
+  std::vector<int64_t> read_;  // by range
   struct Order {
     int64_t epoch = -1;  // none
     std::vector<int64_t> samples;

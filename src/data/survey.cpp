@@ -44,8 +44,7 @@ void find_duplicates(const Dataset& dataset, DataSurvey& result) {
       continue;
     }
     ++result.duplicates;
-    if (!result.first_duplicate)
-      result.first_duplicate = {row_number(dataset, same->second), row_number(dataset, at)};
+    if (!result.first_duplicate) result.first_duplicate = {same->second, at};
   }
 }
 
@@ -103,6 +102,12 @@ int64_t row_number(const Dataset& dataset, SampleAt at) {
   if (pictures.are_captions()) return pictures.row_of[i] + 1;
   const auto& numbers = at.held_out ? dataset.validation_numbers : dataset.train_numbers;
   return i < numbers.size() ? numbers[i] : at.index + 1;
+}
+
+const MixedSource* source_of(const Dataset& dataset, SampleAt at) {
+  const auto end = at.held_out ? &MixedSource::validation_end : &MixedSource::train_end;
+  const auto found = std::ranges::upper_bound(dataset.sources, at.index, {}, end);
+  return found == dataset.sources.end() ? nullptr : &*found;
 }
 
 std::vector<SampleAt> samples_by_row(const Dataset& dataset) {

@@ -33,7 +33,7 @@ struct DataSurvey {
   int64_t without_loss = 0;
   std::map<std::string, int64_t> left_out;  // what rows have and samples have not
   int64_t duplicates = 0;                   // samples with the same tokens as an earlier row
-  std::optional<std::pair<int64_t, int64_t>> first_duplicate;  // their rows, counted from 1
+  std::optional<std::pair<SampleAt, SampleAt>> first_duplicate;
   int64_t held_out_in_training = 0;  // held-out samples that are also trained on
 };
 
@@ -46,8 +46,10 @@ struct RatingCounts {
 RatingCounts count_ratings(const SampleStore& samples);
 bool is_desirable(const SampleStore& samples, int64_t index);
 
-// The row that a sample came from, counted from 1.
+// The row that a sample came from, counted from 1, of a mix in its source.
 int64_t row_number(const Dataset& dataset, SampleAt at);
+// The source of a mix that a sample came from. Null: the data set is no mix.
+const MixedSource* source_of(const Dataset& dataset, SampleAt at);
 // All samples, by their rows.
 std::vector<SampleAt> samples_by_row(const Dataset& dataset);
 // How many tokens of a sample's document d are targets.

@@ -38,13 +38,14 @@ int64_t pad_token_of(const tokenizer::Tokenizer* tokenizer) {
 }
 
 bool names_rows(const recipe::DataOptions& data) {
-  return !is_synthetic(data) && !(data.json_path.empty() && data.path.empty());
+  return !is_synthetic(data) &&
+         !(data.json_path.empty() && data.path.empty() && data.sources.empty());
 }
 
 std::vector<std::string> wanted_labels(const recipe::Recipe& recipe) {
   if (!recipe::learns_labels(recipe.objective.name)) return unnamed_labels(1);
   if (!names_rows(recipe.data)) return unnamed_labels(2);
-  return data::find_labels(dataset_options(recipe.data));
+  return data::find_labels(sources_of(recipe));
 }
 
 void check_labels(const std::vector<std::string>& labels, const recipe::Recipe& recipe,

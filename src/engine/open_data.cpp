@@ -2,17 +2,23 @@
 #include "engine/open_data.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "data/mix.h"
 #include "data/survey.h"
 #include "data/synthetic.h"
 #include "engine/steps/objective.h"
 #include "files/hub/download.h"
+#include "recipe/data_sources.h"
+#include "recipe/faults.h"
 #include "recipe/tables/objectives.h"
 
 namespace snug::engine {
@@ -20,12 +26,51 @@ namespace {
 
 // What the recipe holds out: unless somebody said so, sets and folders with a validation part of
 // their own keep it whole.
-std::optional<double> held_out_fraction(const recipe::Recipe& recipe) {
-  const recipe::DataOptions& d = recipe.data;
+std::optional<double> held_out_fraction(const recipe::DataOptions& d,
+                                        const std::set<std::string>& given) {
   const bool one_file =
       d.class_path == "JSON" && !d.val_path && !std::filesystem::is_directory(d.json_path);
-  if (one_file || recipe.given("data.val_split_fraction")) return d.val_split_fraction;
+  if (one_file || given.contains("data.val_split_fraction")) return d.val_split_fraction;
   return std::nullopt;
+}
+
+// Whether the class of data has the prompt style, and nobody else said it.
+bool has_own_style(const recipe::DataOptions& d, const std::set<std::string>& given) {
+  return d.class_path != "JSON" && !given.contains("data.prompt_style");
+}
+
+// Each source of a mix is read as `options` says, but for what its own rows are.
+std::vector<data::MixSource> mix_of(const recipe::Recipe& recipe,
+                                    const data::DatasetOptions& options) {
+  std::vector<data::MixSource> mix;
+  recipe::DataSources found = recipe::data_sources(recipe.data, recipe.given_keys);
+  recipe::throw_faults(std::move(found.faults), "");
+  for (const recipe::DataSource& source : found.all) {
+    data::DatasetOptions own = dataset_options(source.data);
+    own.val_split_fraction = held_out_fraction(source.data, source.given);
+    if (has_own_style(source.data, source.given) && options.prompt_style.empty())
+      own.prompt_style.clear();
+    own.preferences = options.preferences;
+    own.share_prompts = options.share_prompts;
+    own.ratings = options.ratings;
+    own.classes = options.classes;
+    own.labels = options.labels;
+    own.keep_without_loss = options.keep_without_loss;
+    own.max_seq_length = options.max_seq_length;
+    own.reading = options.reading;
+    own.processor = options.processor;
+    own.vocabulary = options.vocabulary;
+    own.warns = options.warns;
+    mix.push_back({source.name, std::move(own), source.weight, source.share});
+  }
+  return mix;
+}
+
+bool names_texts(const recipe::DataOptions& data) {
+  const auto is_text = [](const recipe::DataOptions& d) { return d.class_path == "TextFiles"; };
+  return is_text(data) ||
+         std::ranges::any_of(recipe::data_sources(data, {}).all,
+                             [&](const recipe::DataSource& one) { return is_text(one.data); });
 }
 
 // Files and sets of questions and answers, as against those that may hold pictures. Where no data
@@ -40,6 +85,21 @@ bool reads_text(const recipe::DataOptions& data) {
 // with so many tokens.
 constexpr int64_t kUsualTokens = 512;
 
+// Good and bad answers, each as often as an epoch has it.
+std::pair<double, double> rated_in_an_epoch(const data::Dataset& dataset) {
+  double good = 0, bad = 0;
+  int64_t begin = 0;
+  std::vector<data::SampleRange> ranges = data::ranges_of(dataset);
+  if (ranges.empty()) ranges.push_back({dataset.train.count(), dataset.train.count()});
+  for (const data::SampleRange& range : ranges) {
+    const double often =
+        static_cast<double>(range.per_epoch) / static_cast<double>(range.end - begin);
+    for (; begin < range.end; ++begin)
+      (data::is_desirable(dataset.train, begin) ? good : bad) += often;
+  }
+  return {good, bad};
+}
+
 // Ethayarajh et al. 2024, equation 8: the desirable answers weigh from as much as the others to 4/3
 // of it.
 void tell_of_balance(const recipe::ObjectiveOptions& objective, const data::Dataset& dataset) {
@@ -48,8 +108,7 @@ void tell_of_balance(const recipe::ObjectiveOptions& objective, const data::Data
   if (counts.desirable == 0 || counts.undesirable == 0)
     return warn("kto: all {} answers are rated {}; it learns from good and from bad ones",
                 with_commas(dataset.train.count()), counts.desirable > 0 ? "good" : "bad");
-  const auto good = static_cast<double>(counts.desirable),
-             bad = static_cast<double>(counts.undesirable);
+  const auto [good, bad] = rated_in_an_epoch(dataset);
   const double desirable = good * objective.desirable_weight,
                undesirable = bad * objective.undesirable_weight;
   constexpr double kMost = 4.0 / 3, kRounding = 0.005;
@@ -58,9 +117,10 @@ void tell_of_balance(const recipe::ObjectiveOptions& objective, const data::Data
   const bool has_more_good = desirable > undesirable;
   const double wanted = has_more_good ? desirable / bad : undesirable / good;
   warn(
-      "kto: {} good and {} bad answers, which weigh {:.2f} to 1; from 1 to 1.33 is recommended: "
+      "kto: {} good and {} bad answers{}, which weigh {:.2f} to 1; from 1 to 1.33 is recommended: "
       "--objective.{}_weight {:.2f} makes it 1",
-      with_commas(counts.desirable), with_commas(counts.undesirable), desirable / undesirable,
+      with_commas(std::llround(good)), with_commas(std::llround(bad)),
+      dataset.sources.empty() ? "" : " in an epoch", desirable / undesirable,
       has_more_good ? "undesirable" : "desirable", wanted);
 }
 
@@ -89,7 +149,7 @@ int64_t usual_length(const recipe::DataOptions& data, const models::Model& model
   const data::Reading reads = model.reads();
   if (reads_captions(data, reads)) return usual_with_picture(reads);
   if (reads.source) return kUsualTokens;
-  return data.class_path == "TextFiles" ? data::kUsualBlock : model.dimensions().max_positions;
+  return names_texts(data) ? data::kUsualBlock : model.dimensions().max_positions;
 }
 
 int64_t longest_sample(const recipe::Recipe& recipe, const models::Model& model) {
@@ -137,6 +197,14 @@ data::DatasetOptions dataset_options(const recipe::DataOptions& d) {
           .prompt = d.prompt};
 }
 
+std::vector<data::DatasetOptions> sources_of(const recipe::Recipe& recipe) {
+  std::vector<data::DatasetOptions> all;
+  for (const recipe::DataSource& source : recipe::data_sources(recipe.data, recipe.given_keys).all)
+    all.push_back(dataset_options(source.data));
+  if (all.empty()) all.push_back(dataset_options(recipe.data));
+  return all;
+}
+
 data::DatasetOptions dataset_options(const recipe::DataOptions& d, const models::Model& model,
                                      const std::filesystem::path& checkpoint) {
   data::DatasetOptions options = dataset_options(d);
@@ -161,7 +229,7 @@ data::Dataset open_data(const recipe::Recipe& recipe, const models::Model& model
   options.ratings = recipe::learns_from_ratings(recipe.objective.name);
   options.classes = recipe::learns_labels(recipe.objective.name);
   options.labels = model.labels();
-  options.val_split_fraction = held_out_fraction(recipe);
+  options.val_split_fraction = held_out_fraction(recipe.data, recipe.given_keys);
   options.share_prompts = shares_prompts(model, recipe);
   if (is_synthetic(recipe.data)) {
     options.max_seq_length = longest_sample(recipe, model);
@@ -179,20 +247,25 @@ data::Dataset open_data(const recipe::Recipe& recipe, const models::Model& model
 
 data::Dataset load_data(const recipe::Recipe& recipe, data::DatasetOptions options,
                         const tokenizer::Tokenizer& tokenizer) {
-  options.val_split_fraction = held_out_fraction(recipe);
+  options.val_split_fraction = held_out_fraction(recipe.data, recipe.given_keys);
   options.max_seq_length = recipe.train.max_seq_length.value_or(0);
-  const bool own_style = options.name != "JSON" && !recipe.given("data.prompt_style");
-  if (own_style) options.prompt_style.clear();
-  data::Dataset dataset = data::load_dataset(options, data::make_encoder(tokenizer),
-                                             [&](const data::DownloadRequest& request) {
-                                               return hub::download({.repo_id = request.repo_id,
-                                                                     .repo_type = "dataset",
-                                                                     .directory = request.folder,
-                                                                     .token = recipe.access_token,
-                                                                     .patterns = request.patterns},
-                                                                    {});
-                                             });
-  if (!recipe.data.chat_template.empty() && dataset.prompt_style != "chat")
+  const bool is_mix = !recipe.data.sources.empty();
+  if (!is_mix && has_own_style(recipe.data, recipe.given_keys)) options.prompt_style.clear();
+  const data::DownloadFunction download = [&](const data::DownloadRequest& request) {
+    return hub::download({.repo_id = request.repo_id,
+                          .repo_type = "dataset",
+                          .directory = request.folder,
+                          .token = recipe.access_token,
+                          .patterns = request.patterns},
+                         {});
+  };
+  const data::TextEncoder encoder = data::make_encoder(tokenizer);
+  data::Dataset dataset = is_mix ? data::load_mix(mix_of(recipe, options), encoder, download)
+                                 : data::load_dataset(options, encoder, download);
+  const bool has_chats =
+      dataset.prompt_style == "chat" ||
+      std::ranges::count(dataset.sources, "chat", &data::MixedSource::prompt_style) > 0;
+  if (!recipe.data.chat_template.empty() && !has_chats)
     warn(
         "data.chat_template: these rows become text in prompt style {} and not in the template; "
         "--data.prompt_style chat takes it for questions and answers too",

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <vector>
 
 #include "data/dataset.h"
 #include "models/model.h"
@@ -24,6 +25,9 @@ int64_t longest_sample(const recipe::Recipe& recipe, const models::Model& model)
 
 // Warns if train.max_seq_length is more than the model's maximum.
 void tell_of_shorter_samples(const recipe::Recipe& recipe, const models::Model& model);
+
+// The options for loading each source of a recipe's data, to see which rows they have.
+std::vector<data::DatasetOptions> sources_of(const recipe::Recipe& recipe);
 
 // The options for loading a recipe's data, for a decoder of text.
 data::DatasetOptions dataset_options(const recipe::DataOptions& d);

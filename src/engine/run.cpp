@@ -159,10 +159,11 @@ double Run::gradient_norm() const {
   return engine_->global_norm(engine_->updater->sum_of_squares());
 }
 
-ValidationResult Run::evaluate(data::BatchSource& samples, int64_t num_samples,
-                               int64_t max_batches) {
+ValidationResult Run::evaluate(data::BatchSource& samples, int64_t num_samples, int64_t max_batches,
+                               int64_t first_sample) {
   return validate(*engine_->executor, samples, num_samples,
                   {.micro_batch_size = recipe_.train.micro_batch_size,
+                   .first_sample = first_sample,
                    .max_batches = max_batches,
                    .compute = engine_->precision.compute,
                    .objective = engine_->validated.get()},

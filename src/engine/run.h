@@ -75,10 +75,10 @@ class Run {
   // The step that failed had begun to update: some parameters may have their new values.
   bool is_updating() const { return is_updating_; }
 
-  // The loss over the first `num_samples` of `samples`, train.micro_batch_size at a time, in at
-  // most `max_batches` (0: all). Called by all processes, which share the work.
+  // The loss over `num_samples` of `samples` from `first_sample` on, train.micro_batch_size at a
+  // time, in at most `max_batches` (0: all). Called by all processes, which share the work.
   ValidationResult evaluate(data::BatchSource& samples, int64_t num_samples,
-                            int64_t max_batches = 0);
+                            int64_t max_batches = 0, int64_t first_sample = 0);
 
   // As log_probs_of_documents().
   std::vector<double> log_probs(data::BatchSource& samples, int64_t num_samples,

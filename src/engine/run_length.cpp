@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "base/text.h"
+#include "data/mix.h"
 #include "recipe/batches.h"
 
 namespace snug::engine {
@@ -21,19 +22,28 @@ int64_t limited_epoch(const recipe::TrainOptions& train, int64_t num_samples, in
   return limit.of(batches) * together;
 }
 
-// With average samples.
-int64_t steps_for_tokens(int64_t tokens, const data::SampleStore& samples, int64_t batch_size) {
-  const double per_sample =
-      static_cast<double>(samples.total_tokens()) / static_cast<double>(samples.count());
+// Of an epoch, whatever limits it.
+int64_t samples_of_epoch(const data::SampleStore& samples,
+                         const std::vector<data::SampleRange>& ranges) {
+  int64_t all = ranges.empty() ? samples.count() : 0;
+  for (const data::SampleRange& range : ranges) all += range.per_epoch;
+  return all;
+}
+
+double tokens_per_sample(const data::SampleStore& samples,
+                         const std::vector<data::SampleRange>& ranges) {
+  return data::tokens_of_epoch(samples, ranges) /
+         static_cast<double>(samples_of_epoch(samples, ranges));
+}
+
+int64_t steps_for_tokens(int64_t tokens, double per_sample, int64_t batch_size) {
   const double per_step = per_sample * static_cast<double>(batch_size);
   return std::max<int64_t>(1,
                            static_cast<int64_t>(std::ceil(static_cast<double>(tokens) / per_step)));
 }
 
 std::string epochs_end_first(const RunLength& length, const recipe::TrainOptions& train) {
-  const int64_t all = length.sampler.num_samples;
-  const int64_t read =
-      length.sampler.samples_per_epoch > 0 ? std::min(all, length.sampler.samples_per_epoch) : all;
+  const int64_t read = length.samples_per_epoch;
   const std::string epochs =
       *train.epochs == 1 ? "1 epoch" : fmt::format("{} epochs", with_commas(*train.epochs));
   // The last step may be a smaller one.
@@ -48,22 +58,28 @@ std::string epochs_end_first(const RunLength& length, const recipe::TrainOptions
 }  // namespace
 
 RunLength run_length(const recipe::Recipe& recipe, const data::SampleStore& samples,
-                     int64_t data_ranks, int64_t samples_per_epoch) {
+                     const std::vector<data::SampleRange>& ranges, int64_t data_ranks,
+                     int64_t samples_per_epoch) {
   const recipe::TrainOptions& t = recipe.train;
-  if (samples_per_epoch == 0) samples_per_epoch = limited_epoch(t, samples.count(), data_ranks);
+  const int64_t all = samples_of_epoch(samples, ranges);
+  if (samples_per_epoch == 0) samples_per_epoch = limited_epoch(t, all, data_ranks);
   const bool bounded = t.max_steps.has_value() || t.max_tokens.has_value();
   const int64_t token_steps = t.max_tokens ? *t.max_tokens : 0;  // a step has at least one token
-  RunLength length{.sampler = {.num_samples = samples.count(),
-                               .global_batch_size = t.global_batch_size,
-                               .micro_batch_size = t.micro_batch_size,
-                               .samples_per_epoch = samples_per_epoch,
-                               .epochs = t.epochs.value_or(bounded ? 0 : 1),
-                               .max_steps = t.max_steps.value_or(t.epochs ? 0 : token_steps),
-                               .seed = recipe.data.seed}};
+  RunLength length{
+      .sampler = {.num_samples = samples.count(),
+                  .ranges = ranges,
+                  .global_batch_size = t.global_batch_size,
+                  .micro_batch_size = t.micro_batch_size,
+                  .samples_per_epoch = samples_per_epoch,
+                  .epochs = t.epochs.value_or(bounded ? 0 : 1),
+                  .max_steps = t.max_steps.value_or(t.epochs ? 0 : token_steps),
+                  .seed = recipe.data.seed},
+      .samples_per_epoch = samples_per_epoch > 0 ? std::min(all, samples_per_epoch) : all};
   length.steps = data::Sampler(length.sampler).num_steps();
   if (t.max_steps && length.steps < *t.max_steps) length.note = epochs_end_first(length, t);
   if (!t.max_tokens) return length;
-  const int64_t enough = steps_for_tokens(*t.max_tokens, samples, t.global_batch_size);
+  const int64_t enough =
+      steps_for_tokens(*t.max_tokens, tokens_per_sample(samples, ranges), t.global_batch_size);
   if (enough >= length.steps) return length;
   length.steps = enough;
   if (t.max_steps)
@@ -75,10 +91,11 @@ RunLength run_length(const recipe::Recipe& recipe, const data::SampleStore& samp
 }
 
 int64_t tokens_per_epoch(const RunLength& length, const data::SampleStore& samples) {
-  const int64_t most = length.sampler.samples_per_epoch, all = samples.count();
-  if (most <= 0 || most >= all) return samples.total_tokens();
-  return static_cast<int64_t>(static_cast<double>(samples.total_tokens()) /
-                              static_cast<double>(all) * static_cast<double>(most));
+  const std::vector<data::SampleRange>& ranges = length.sampler.ranges;
+  if (length.samples_per_epoch >= samples_of_epoch(samples, ranges))
+    return std::llround(data::tokens_of_epoch(samples, ranges));
+  return static_cast<int64_t>(tokens_per_sample(samples, ranges) *
+                              static_cast<double>(length.samples_per_epoch));
 }
 
 }  // namespace snug::engine

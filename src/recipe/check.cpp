@@ -9,9 +9,11 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "recipe/batches.h"
+#include "recipe/data_sources.h"
 #include "recipe/faults.h"
 #include "recipe/mesh.h"
 #include "recipe/numbers.h"
+#include "recipe/options/names.h"
 #include "recipe/options/rows.h"
 #include "recipe/selection.h"
 #include "recipe/tables/objectives.h"
@@ -300,17 +302,25 @@ void check_objective(const Recipe& r, Faults& faults) {
     if (is_on)
       faults.push_back(fmt::format("{} does not go with objective {}: {}", key, o.name, why));
   };
+  const auto refuse_turns = [&](const char* of_row, const char* no_tokens) {
+    std::vector<DataOptions> all = {r.data};
+    for (const DataSource& source : data_sources(r.data, r.given_keys).all)
+      all.push_back(source.data);
+    const auto any = [&](const auto& is_on) { return std::ranges::any_of(all, is_on); };
+    refuse(r.data.padding_in_loss, "data.padding_in_loss", no_tokens);
+    refuse(any([](const DataOptions& d) { return d.split_turns; }), "data.split_turns", of_row);
+    refuse(any([](const DataOptions& d) { return d.include_multiturn_conversations; }),
+           "data.include_multiturn_conversations", of_row);
+    refuse(any([](const DataOptions& d) { return !d.mask_prompt.value_or(true); }),
+           "data.mask_prompt = false", no_tokens);
+  };
   if (traits.scores_documents) {
     constexpr const char* kNoTokens = "documents are scored whole, and no token has a loss";
     refuse(r.train.label_smoothing > 0, "train.label_smoothing", kNoTokens);
     refuse(r.train.z_loss > 0, "train.z_loss", kNoTokens);
     refuse(r.train.router_aux_loss_coef.value_or(0) > 0, "train.router_aux_loss_coef",
            "experts are balanced beside cross-entropy only");
-    refuse(r.data.padding_in_loss, "data.padding_in_loss", kNoTokens);
-    refuse(r.data.split_turns, "data.split_turns", "a row has one label");
-    refuse(r.data.include_multiturn_conversations, "data.include_multiturn_conversations",
-           "a row has one label");
-    refuse(r.data.mask_prompt && !*r.data.mask_prompt, "data.mask_prompt = false", kNoTokens);
+    refuse_turns("a row has one label", kNoTokens);
     refuse(r.lora.enabled && r.lora.head, "lora_head", "the new head is trained whole");
     return;
   }
@@ -322,11 +332,7 @@ void check_objective(const Recipe& r, Faults& faults) {
   refuse(r.train.z_loss > 0, "train.z_loss", "it is cross-entropy's");
   refuse(r.train.router_aux_loss_coef.value_or(0) > 0, "train.router_aux_loss_coef",
          "experts are balanced beside cross-entropy only");
-  refuse(r.data.padding_in_loss, "data.padding_in_loss", "only answers are compared");
-  refuse(r.data.split_turns, "data.split_turns", last);
-  refuse(r.data.include_multiturn_conversations, "data.include_multiturn_conversations", last);
-  refuse(r.data.mask_prompt && !*r.data.mask_prompt, "data.mask_prompt = false",
-         "only answers are compared");
+  refuse_turns(last, "only answers are compared");
 }
 
 void check_rounding(const Recipe& r, Faults& faults) {
@@ -403,8 +409,28 @@ void check_evaluation(const Recipe& r, Faults& faults) {
 
 }  // namespace
 
+namespace {
+
+std::vector<std::string> mix_faults(const DataOptions& data, const std::set<std::string>& given) {
+  if (data.sources.empty())
+    return {"no data: --data Mix is of several sources; name them in data.sources"};
+  if (data.class_path != kMix)
+    return {
+        fmt::format("data.sources and --data {} are both set; keep one, or make {} one of the "
+                    "sources",
+                    data.class_path, data.class_path)};
+  DataSources sources = data_sources(data, given);
+  for (const DataSource& source : sources.all)
+    for (const std::string& fault : data_faults(source.data, source.given))
+      sources.faults.push_back(fmt::format("{}: {}", source.where, fault));
+  return std::move(sources.faults);
+}
+
+}  // namespace
+
 std::vector<std::string> data_faults(const DataOptions& data, const std::set<std::string>& given) {
   Faults faults;
+  if (data.class_path == kMix || !data.sources.empty()) return mix_faults(data, given);
   const bool columns = data.class_path == "ImageFolder" || data.class_path == "HFDataset";
   const bool is_text = data.class_path == "TextFiles", has_path = columns || is_text;
   if (has_path && data.path.empty())
@@ -463,7 +489,7 @@ std::vector<std::string> recipe_faults(Command command, const Recipe& recipe) {
   Faults faults;
   // A plan needs neither data nor a length.
   const bool trains = command != Command::Plan;
-  if (trains || !recipe.data.json_path.empty())
+  if (trains || !recipe.data.json_path.empty() || !recipe.data.sources.empty())
     faults = data_faults(recipe.data, recipe.given_keys);
   check_model(command, recipe, faults);
   check_memory(recipe, faults);

@@ -16,6 +16,7 @@
 #include "base/text.h"
 #include "recipe/batches.h"
 #include "recipe/check.h"
+#include "recipe/data_sources.h"
 #include "recipe/faults.h"
 #include "recipe/import/import.h"
 #include "recipe/import/script.h"
@@ -171,16 +172,13 @@ bool wants_full(Command command, const std::vector<Setting>& file,
   return full && !asks_for_qlora(file, options);
 }
 
-void resolve_data(DataOptions& data, const std::set<std::string>& given) {
-  if (!given.contains("data.val_split_fraction"))
-    data.val_split_fraction = data.val_path ? 0 : data_val_split_fraction(data.class_path);
-  if (!given.contains("data.prompt_style")) data.prompt_style = data_prompt_style(data.class_path);
-  if (!given.contains("data.max_samples")) data.max_samples = data_max_samples(data.class_path);
-}
-
 // Finds the data's file or folder; returns the faults.
 std::vector<std::string> resolve_show_data(ShowDataOptions& o, const std::set<std::string>& given) {
   o.given_keys = given;
+  if (names_several(o.file) && o.data.sources.empty()) {
+    o.data.class_path = kMix;
+    o.data.sources = sources_named(std::exchange(o.file, ""), "file");
+  }
   if (is_text_file(o.file) && !given.contains("data.class_path")) o.data.class_path = "TextFiles";
   const bool is_folder = o.data.class_path == "ImageFolder" || o.data.class_path == "HFDataset" ||
                          o.data.class_path == "TextFiles";
@@ -274,29 +272,6 @@ void drop_idle_flags(std::vector<Setting>& settings) {
   });
 }
 
-// --data rows.jsonl means --data JSON --data.json_path rows.jsonl; --data book.txt means --data
-// TextFiles --data.path book.txt.
-void take_data_files(std::vector<Setting>& settings) {
-  static constexpr std::array kEndings = {".json", ".jsonl", ".csv", ".tsv", ".parquet"};
-  std::vector<Setting> taken;
-  for (Setting& setting : settings) {
-    const bool names_data = setting.key == "data" || setting.key == "data.class_path";
-    const std::string& text = setting.value.text;
-    const bool is_file = std::ranges::any_of(kEndings, [&](const char* ending) {
-      return text.size() > std::string_view(ending).size() && text.ends_with(ending);
-    });
-    const bool is_document = is_text_file(text);
-    if (names_data && (is_file || is_document)) {
-      Setting set = setting;
-      set.value.text = is_document ? "TextFiles" : "JSON";
-      taken.push_back(std::move(set));
-      setting.key = is_document ? "data.path" : "data.json_path";
-    }
-    taken.push_back(std::move(setting));
-  }
-  settings = std::move(taken);
-}
-
 void fill(ParsedCommand& parsed, Words words, const std::vector<Setting>& file,
           std::vector<std::string> faults) {
   const bool full = wants_full(parsed.command, file, words.settings);
@@ -310,13 +285,21 @@ void fill(ParsedCommand& parsed, Words words, const std::vector<Setting>& file,
     drop_idle_flags(*settings);
     take_data_files(*settings);
   }
+  replace_data(of_file, words.settings);
   apply_settings(std::move(of_file), table, true, outcome);
+  for (const Setting& setting : words.settings)
+    if (setting.key.starts_with("data.") && has_own(parsed.recipe.data, setting.key))
+      warn("{}: a source of data.sources has its own, which counts there", setting.where);
   apply_settings(std::move(words.settings), table, false, outcome);
   const bool has_recipe = takes_recipe(parsed.command);
   if (!has_recipe) check_required(table.rows, parsed.name, outcome.faults);
   if (parsed.command == Command::Evaluate) {
     resolve_data(parsed.evaluate.data, outcome.given);
     parsed.evaluate.mask_prompt_given = outcome.given.contains("data.mask_prompt");
+    if (!parsed.evaluate.data.sources.empty())
+      outcome.faults.emplace_back(
+          "data.sources: snug evaluate measures one data set at a time; give them one after the "
+          "other");
     for (std::string& fault : data_faults(parsed.evaluate.data, outcome.given))
       outcome.faults.push_back(std::move(fault));
   }
@@ -364,9 +347,15 @@ std::vector<Setting> recipe_settings(ParsedCommand& parsed, const Words& words,
   parsed.import_note = import_summary(*imported, words.config);
   parsed.plan.recipe_has_liger = imported->has_liger;
   parsed.plan.recipe_deepspeed = imported->deepspeed;
-  for (const ImportRefusal& refusal : imported->refused)
+  for (const ImportRefusal& refusal : imported->refused) {
+    if (parsed.command == Command::Data && !refusal.ours.starts_with("data")) continue;
     if (!settles(words, parsed.command, refusal.ours)) faults.push_back(refusal.text());
+  }
   return std::move(imported->settings);
+}
+
+bool is_recipe_name(std::string_view word) {
+  return word.ends_with(".yaml") || word.ends_with(".yml") || word.ends_with(".py");
 }
 
 // A recipe given where the model is expected: snug plan recipe.yaml.
@@ -374,12 +363,19 @@ void take_recipe_argument(Words& words) {
   if (!words.config.empty() || words.positionals.empty()) return;
   const std::string& word = words.positionals[0].value.text;
   const bool is_json = word.ends_with(".json") && std::filesystem::is_regular_file(word);
-  const bool is_recipe = word.ends_with(".yaml") || word.ends_with(".yml") ||
-                         word.ends_with(".py") ||
-                         (is_json && import_recipe(read_recipe_file(word), word));
-  if (!is_recipe) return;
+  if (!is_recipe_name(word) && !(is_json && import_recipe(read_recipe_file(word), word))) return;
   words.config = word;
   words.positionals.erase(words.positionals.begin());
+}
+
+// A recipe given where the rows are expected: snug data show recipe.yaml.
+void take_recipe_of_rows(Words& words) {
+  const auto recipe = std::ranges::find_if(words.positionals, [](const Setting& positional) {
+    return is_recipe_name(positional.value.text);
+  });
+  if (recipe == words.positionals.end()) return;
+  words.config = recipe->value.text;
+  words.positionals.erase(recipe);
 }
 
 // snug data rows.jsonl: the one action need not be said.
@@ -431,11 +427,15 @@ ParsedCommand parse_words(Command command, const std::string& name,
         "snug {} takes no recipe; --config and --print_config belong to finetune and plan", name);
   std::vector<std::string> faults;
   if (command == Command::Data) add_only_action(words);
+  if (command == Command::Data) take_recipe_of_rows(words);
   place_positionals(words, rows, name, faults);
   parsed.plan.names_folder =
       std::ranges::count(words.settings, "checkpoint_dir", &Setting::key) > 0;
   std::vector<Setting> file;
   if (!words.config.empty()) file = recipe_settings(parsed, words, faults);
+  // Of a recipe's keys, those that say what its rows become.
+  if (command == Command::Data)
+    std::erase_if(file, [&](const Setting& setting) { return !find_row(rows, setting.key); });
   fill(parsed, std::move(words), file, std::move(faults));
   return parsed;
 }

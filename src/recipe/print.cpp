@@ -34,6 +34,7 @@ std::vector<Row> shown_rows(Recipe& recipe) {
 
 nlohmann::json json_value(const Row& row) {
   if (!holds_value(row)) return nullptr;
+  if (row.kind == TextKind::Tree) return nlohmann::json::parse(plain_text(row), nullptr, false);
   return std::visit(
       [](auto slot) -> nlohmann::json {
         if constexpr (std::is_same_v<decltype(slot), PairSlot>) {

@@ -22,6 +22,7 @@ struct DataOptions {
   std::string class_path = "JSON";  // last word of litgpt.data.X: JSON, Alpaca2k, Alpaca, Dolly, …
   std::string json_path;            // a file or folder of Alpaca-style JSON or JSONL
   std::string path;                 // of image and Hugging Face data sets, and of texts
+  std::string sources;              // of a mix, as a list in one line (recipe/sources.h)
   std::optional<bool> mask_prompt;  // empty: of rows of turns
   double val_split_fraction = 0.05;
   std::optional<std::string> val_path;  // a validation file, instead of a split

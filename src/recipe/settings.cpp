@@ -23,13 +23,12 @@ Value value_of_scalar(const YamlNode& node) {
   return {.kind = Value::Kind::Text, .text = node.text, .quoted = node.quoted, .items = {}};
 }
 
-Value value_of_list(const YamlNode& node, const std::string& where) {
-  Value value{.kind = Value::Kind::List, .text = {}, .items = {}};
-  for (const YamlNode& item : node.items) {
-    if (item.kind != YamlNode::Kind::Scalar)
-      throw UserError("{}: the list contains a list or mapping; give plain values", where);
-    value.items.push_back(item.text);
-  }
+Value value_of_list(const YamlNode& node) {
+  const bool is_plain = std::ranges::all_of(
+      node.items, [](const YamlNode& item) { return item.kind == YamlNode::Kind::Scalar; });
+  if (!is_plain) return {.kind = Value::Kind::Text, .text = one_line(node), .is_tree = true};
+  Value value{.kind = Value::Kind::List};
+  for (const YamlNode& item : node.items) value.items.push_back(item.text);
   return value;
 }
 
@@ -46,7 +45,7 @@ void flatten(const YamlNode& node, const std::string& typed, const std::string& 
       out.push_back({key, value_of_scalar(node), where});
       break;
     case YamlNode::Kind::List:
-      out.push_back({key, value_of_list(node, where), where});
+      out.push_back({key, value_of_list(node), where});
       break;
     case YamlNode::Kind::Map:
       for (const auto& [word, child] : node.entries)
@@ -66,7 +65,7 @@ Value value_of_word(const std::string& word, const Row* row, const std::string& 
   const std::string list = word.starts_with('[') ? word : "[" + word + "]";
   const YamlNode tree = read_yaml(list, where);
   if (tree.kind != YamlNode::Kind::List) throw UserError("{}: {} is not a list", where, word);
-  return value_of_list(tree, where);
+  return value_of_list(tree);
 }
 
 void check_utf8(const std::vector<std::string>& words) {

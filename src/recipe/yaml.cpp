@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "base/error.h"
@@ -205,6 +206,36 @@ YamlNode read_yaml(std::string_view text, const std::string& name) {
                     likely_slip(text, error.mark.line + 1));
   }
   return builder.take();
+}
+
+namespace {
+
+nlohmann::ordered_json as_json(const YamlNode& node) {
+  nlohmann::ordered_json json;
+  switch (node.kind) {
+    case YamlNode::Kind::Null:
+      break;
+    case YamlNode::Kind::Scalar:
+      // As it was typed, where JSON has such a word.
+      if (!node.quoted) json = nlohmann::ordered_json::parse(node.text, nullptr, false);
+      if (node.quoted || json.is_discarded() || json.is_structured()) json = node.text;
+      break;
+    case YamlNode::Kind::List:
+      json = nlohmann::ordered_json::array();
+      for (const YamlNode& item : node.items) json.push_back(as_json(item));
+      break;
+    case YamlNode::Kind::Map:
+      json = nlohmann::ordered_json::object();
+      for (const auto& [key, value] : node.entries) json[key] = as_json(value);
+      break;
+  }
+  return json;
+}
+
+}  // namespace
+
+std::string one_line(const YamlNode& node) {
+  return as_json(node).dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
 }  // namespace snug::recipe

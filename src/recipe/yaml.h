@@ -24,4 +24,7 @@ struct YamlNode {
 // Every error begins with `name`: the file, or the option with this value.
 YamlNode read_yaml(std::string_view text, const std::string& name);
 
+// As JSON in one line, which is YAML too: {"file":"rows.jsonl","weight":2}.
+std::string one_line(const YamlNode& node);
+
 }  // namespace snug::recipe

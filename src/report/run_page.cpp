@@ -275,6 +275,7 @@ std::string report_html(const RunRecord& record) {
                      "Experts: shares of each block's tokens, mean over the steps; evenness is the "
                      "shares' entropy over that of equal ones."))
         .add(element("pre", expert_table(record.experts)));
+  if (!record.sources.empty()) html.add(element("pre", source_table(record)));
   if (record.epochs.size() > 1) html.add(element("pre", epoch_table(record.epochs)));
   if (!record.steps.empty()) html.add(element("pre", summary_block(summary_of(record))));
   const std::string recipe =

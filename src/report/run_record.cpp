@@ -82,7 +82,17 @@ void fields(Of<ValidationRecord> auto& r, auto& field) {
   field("loss", r.loss);
   field("tokens", r.tokens);
   field.figures(r.figures);
+  field.rare("sources", r.sources, {});
   field.rare("count", r.count, 1);
+}
+
+void fields(Of<SourceRecord> auto& r, auto& field) {
+  field("name", r.name);
+  field("samples", r.samples);
+  field("held_out", r.held_out);
+  field("per_epoch", r.per_epoch);
+  field("read", r.read);
+  field("style", r.style);
 }
 
 void fields(Of<BestRecord> auto& r, auto& field) {
@@ -187,6 +197,7 @@ void fields(Of<RunRecord> auto& r, auto& field) {
   field.added("epochs", r.epochs);
   field.added("tokens_per_epoch", r.tokens_per_epoch);
   field.rare("experts", r.experts, {});
+  field.rare("sources", r.sources, {});
   field("speed", r.speed);
   field("memory", r.memory);
   field("validation", r.validation);
@@ -331,6 +342,9 @@ void read(const Json& json, int64_t& out) {
     throw Json::other_error::create(500, "a count of " + json.dump() + " is impossible", nullptr);
 }
 void read(const Json& json, std::map<std::string, int64_t>& out) {
+  for (const auto& [name, value] : json.items()) read(value, out[name]);
+}
+void read(const Json& json, Figures& out) {
   for (const auto& [name, value] : json.items()) read(value, out[name]);
 }
 void read(const Json& json, nlohmann::json& out) { out = nlohmann::json(json); }

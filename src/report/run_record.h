@@ -90,7 +90,20 @@ struct ValidationRecord {
   double loss = 0;
   int64_t tokens = 0;
   Figures figures = {};
+  // The loss on what each source of a mix holds out, by its name.
+  Figures sources = {};
   int64_t count = 1;  // validations that this stands for, the last of them at `step`
+};
+
+// One source of a mix.
+struct SourceRecord {
+  std::string name;
+  int64_t samples = 0, held_out = 0;
+  int64_t per_epoch = 0;  // training samples
+  int64_t read = 0;       // of them so far, each as often as it was read
+  std::string style;      // how its rows become text, and what is learnt
+
+  bool operator==(const SourceRecord&) const = default;
 };
 
 // The best validation so far, where the recipe asks for it; step 0: none yet.
@@ -204,6 +217,7 @@ struct RunRecord {
   std::vector<EpochRecord> epochs;
   int64_t tokens_per_epoch = 0;       // 0: not known
   std::vector<ExpertRecord> experts;  // by block; empty: no mixture
+  std::vector<SourceRecord> sources;  // empty: the data are of one
   SpeedRecord speed;
   MemoryRecord memory;
   std::vector<ValidationRecord> validation;

@@ -479,6 +479,33 @@ RunSummary summary_of(const RunRecord& record) {
   return s;
 }
 
+std::string source_table(const RunRecord& record) {
+  const Figures losses = record.validation.empty() ? Figures() : record.validation.back().sources;
+  const bool was_read = std::ranges::any_of(
+      record.sources, [](const SourceRecord& source) { return source.read > 0; });
+  std::vector<Table::Column> columns = {
+      {"Source", Align::Left}, {"Samples"}, {"Held out"}, {"An epoch has"}};
+  if (was_read) columns.insert(columns.end(), {{"Read"}, {"Passes"}});
+  if (!losses.empty()) columns.push_back({"Val. loss"});
+  columns.push_back({"Style", Align::Left, /*spare=*/true});
+  Table table(columns);
+  for (const SourceRecord& source : record.sources) {
+    std::vector<std::string> cells = {source.name, with_commas(source.samples),
+                                      with_commas(source.held_out), with_commas(source.per_epoch)};
+    if (was_read) {
+      cells.push_back(with_commas(source.read));
+      cells.push_back(fmt::format(
+          "{:.2f}", static_cast<double>(source.read) / static_cast<double>(source.samples)));
+    }
+    const auto loss = losses.find(source.name);
+    if (!losses.empty())
+      cells.push_back(loss == losses.end() ? "" : fmt::format("{:.4f}", loss->second));
+    cells.push_back(source.style);
+    table.add_row(std::move(cells));
+  }
+  return table.render();
+}
+
 std::string rank_table(const std::vector<RankMemoryRecord>& ranks) {
   std::string table;
   for (const RankMemoryRecord& rank : ranks)

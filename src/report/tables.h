@@ -105,6 +105,10 @@ struct RunSummary {
 
 RunSummary summary_of(const RunRecord& record);
 
+// The sources of a mix: what they have, what an epoch has of it, and where there is any what was
+// read and the last loss on what each holds out.
+std::string source_table(const RunRecord& record);
+
 // A line for each process: its peak and the planned one.
 std::string rank_table(const std::vector<RankMemoryRecord>& ranks);
 

@@ -51,6 +51,7 @@ ValidationRecord merged(const ValidationRecord& a, const ValidationRecord& b) {
           .loss = mean(a.loss, a.count, b.loss, b.count),
           .tokens = b.tokens,
           .figures = merged(a.figures, a.count, b.figures, b.count),
+          .sources = merged(a.sources, a.count, b.sources, b.count),
           .count = a.count + b.count};
 }
 

@@ -3,6 +3,7 @@
 #include "engine/steps/objective.h"
 
 #include <algorithm>
+#include <cmath>
 #include <csignal>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -14,6 +15,7 @@
 #include "core/dist/agreement.h"
 #include "core/memory/ledger.h"
 #include "data/dataset.h"
+#include "data/mix.h"
 #include "data/rows/label_rows.h"
 #include "engine/adapters/adapters.h"
 #include "engine/adapters/started_adapter.h"
@@ -40,6 +42,7 @@
 #include "train/sample_answers.h"
 #include "train/startup.h"
 #include "train/training_loop.h"
+#include "use/source_records.h"
 
 namespace snug::train {
 namespace {
@@ -66,6 +69,7 @@ class Finetune {
   void make_mesh();
   void open_model();
   void open_data();
+  std::string words_on_data() const;
   std::string words_on_loss() const;
   void choose_techniques();
   void measure_length();
@@ -226,6 +230,30 @@ void Finetune::open_model() {
                             resume_ ? "" : "; the optimizer begins anew"));
 }
 
+std::string Finetune::words_on_data() const {
+  const data::SampleStore &train = dataset_.train, &held_out = dataset_.validation;
+  if (!dataset_.sources.empty()) {
+    const std::vector<data::SampleRange> ranges = data::ranges_of(dataset_);
+    int64_t samples = 0;
+    for (const data::SampleRange& range : ranges) samples += range.per_epoch;
+    return fmt::format(
+        "Data     {} sources: {} training samples in an epoch and {} validation samples, {} "
+        "tokens in an epoch, longest {}",
+        ranges.size(), with_commas(samples), with_commas(held_out.count()),
+        with_commas(std::llround(data::tokens_of_epoch(train, ranges))), max_seqlen_);
+  }
+  return fmt::format(
+      "Data     {} training and {} validation {}, {} tokens{}, longest {}, {}",
+      with_commas(train.count()), with_commas(held_out.count()),
+      train.is_in_blocks() ? fmt::format("blocks of {}", with_commas(train.most_tokens_of_sample()))
+                           : "samples",
+      with_commas(train.total_tokens()),
+      train.shares_prompts() ? " with the prompts of both answers once" : "", max_seqlen_,
+      engine::is_synthetic(recipe_.data)
+          ? "random samples: for measuring, not for learning"
+          : fmt::format("prompt style {}, {}", dataset_.prompt_style, words_on_loss()));
+}
+
 std::string Finetune::words_on_loss() const {
   const std::vector<std::string> labels = base_->model().labels();
   if (labels.empty())
@@ -255,21 +283,15 @@ void Finetune::open_data() {
   max_seqlen_ = std::max({train.longest(), dataset_.validation.longest(),
                           dataset_.train_others.longest(), dataset_.validation_others.longest()});
   check_sample_options(dataset_, sample_options());
-  log_->print(fmt::format(
-      "Data     {} training and {} validation {}, {} tokens{}, longest {}, {}",
-      with_commas(train.count()), with_commas(dataset_.validation.count()),
-      train.is_in_blocks() ? fmt::format("blocks of {}", with_commas(train.most_tokens_of_sample()))
-                           : "samples",
-      with_commas(train.total_tokens()),
-      train.shares_prompts() ? " with the prompts of both answers once" : "", max_seqlen_,
-      engine::is_synthetic(recipe_.data)
-          ? "random samples: for measuring, not for learning"
-          : fmt::format("prompt style {}, {}", dataset_.prompt_style, words_on_loss())));
-  if (resume_ && resume_->state.data_fingerprint != train.fingerprint())
+  log_->print(words_on_data());
+  const std::vector<report::SourceRecord> sources = use::source_records(dataset_);
+  if (!sources.empty()) log_->print(report::source_table({.sources = sources}));
+  if (resume_ && resume_->state.data_fingerprint != data::fingerprint(dataset_))
     throw UserError(
         "{} was written by a run on other data; resume with the same data options, or start over "
         "with --resume false",
         resume_->folder.string());
+  log_->record().sources = sources;
 }
 
 // --fit: techniques and micro-batch for the memory there is. The first process chooses for all,
@@ -300,8 +322,9 @@ void Finetune::choose_techniques() {
 }
 
 void Finetune::measure_length() {
-  length_ = engine::run_length(recipe_, dataset_.train, mesh_->data().size(),
-                               resume_ ? resume_->state.samples_per_epoch : 0);
+  length_ =
+      engine::run_length(recipe_, dataset_.train, data::ranges_of(dataset_), mesh_->data().size(),
+                         resume_ ? resume_->state.samples_per_epoch : 0);
   log_->record().tokens_per_epoch = engine::tokens_per_epoch(length_, dataset_.train);
   if (resume_ && resume_->state.step >= length_.steps) {
     log_->record().notes.push_back(
@@ -570,6 +593,7 @@ void Finetune::tell_the_end() const {
                           report::memory_bars(record.memory.measured.by_category,
                                               {.budget_bytes = host_.budget_bytes})));
   log_->print(report::summary_block(report::summary_of(record)));
+  if (!record.sources.empty()) log_->print(report::source_table(record));
   const std::string model =
       recipe_.train.save_model
           ? fmt::format("{} in {}{}", recipe_.lora.enabled ? "The adapter is" : "The model is",

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "core/memory/ledger.h"
+#include "data/mix.h"
 #include "engine/exec/policies/number_watch.h"
 #include "engine/techniques/behaviour.h"
 #include "report/tables.h"
@@ -97,8 +98,9 @@ TrainingLoop::TrainingLoop(const Parts& parts, const engine::RunLength& length,
     sampler_.restore({state_.epoch, state_.next_index});
     parts_.run.scaler().restore(state_.loss_scale, state_.good_steps);
   }
+  note_sources();
   updated_ = state_.step;
-  state_.data_fingerprint = parts.dataset.train.fingerprint();
+  state_.data_fingerprint = data::fingerprint(parts.dataset);
 }
 
 void TrainingLoop::run() {
@@ -289,6 +291,12 @@ void TrainingLoop::count_in(const engine::StepResult& result) {
   state_.next_index = position.next_index;
   state_.loss_scale = parts_.run.scaler().scale();
   state_.good_steps = parts_.run.scaler().good_steps();
+  note_sources();
+}
+
+void TrainingLoop::note_sources() const {
+  std::vector<report::SourceRecord>& sources = parts_.log.record().sources;
+  for (size_t i = 0; i < sources.size(); ++i) sources[i].read = sampler_.read_of_ranges().at(i);
 }
 
 // --- the samples of a step ---
@@ -432,12 +440,34 @@ void TrainingLoop::validate_at_end() {
   if (done.empty() || done.back().step != state_.step) validate();
 }
 
+// Of a mix: each source by itself, and all together, where each counts as much as it holds out,
+// also if only its first batches were looked at.
+engine::ValidationResult TrainingLoop::evaluate(report::Figures& sources) const {
+  const data::Dataset& dataset = parts_.dataset;
+  const int64_t most = recipe_.eval.max_iters * recipe_.train.micro_batch_size;
+  if (dataset.sources.empty())
+    return parts_.run.evaluate(parts_.validation_batches, dataset.validation.count(),
+                               recipe_.eval.max_iters);
+  std::vector<engine::WeightedResult> results;
+  int64_t begin = 0;
+  for (const data::MixedSource& source : dataset.sources) {
+    const int64_t count = source.validation_end - std::exchange(begin, source.validation_end);
+    if (count == 0) continue;
+    const engine::ValidationResult result = parts_.run.evaluate(
+        parts_.validation_batches, count, recipe_.eval.max_iters, begin - count);
+    if (result.terms > 0) sources[source.name] = result.loss;
+    const double seen = static_cast<double>(most > 0 ? std::min(count, most) : count);
+    results.push_back({result, static_cast<double>(count) / seen});
+  }
+  return engine::together(results, *parts_.run.engine().validated);
+}
+
 void TrainingLoop::validate() {
   const data::Dataset& dataset = parts_.dataset;
   if (dataset.validation.empty()) return;
   const Live::Doing doing(parts_.live, "validating");
-  const engine::ValidationResult result = parts_.run.evaluate(
-      parts_.validation_batches, dataset.validation.count(), recipe_.eval.max_iters);
+  report::Figures sources;
+  const engine::ValidationResult result = evaluate(sources);
   if (result.terms == 0)
     return warn("no validation: none of the {} held-out samples has a token to learn{}",
                 dataset.validation.count(),
@@ -445,7 +475,8 @@ void TrainingLoop::validate() {
   const report::ValidationRecord record{.step = state_.step,
                                         .loss = result.loss,
                                         .tokens = result.tokens,
-                                        .figures = named(result.figures)};
+                                        .figures = named(result.figures),
+                                        .sources = sources};
   parts_.log.validation(record);
   if (!std::isfinite(result.loss) && parts_.world.rank() == 0)
     log_warning(fmt::format(
@@ -466,6 +497,9 @@ void TrainingLoop::validate() {
     more = fmt::format("accuracy {:.1f} % ({} texts)", 100 * *accuracy, with_commas(result.terms));
   parts_.log.print(
       fmt::format("Validation at step {}: loss {:.4f}, {}", state_.step, result.loss, more));
+  for (const data::MixedSource& source : dataset.sources)
+    if (const auto loss = sources.find(source.name); loss != sources.end())
+      parts_.log.print(fmt::format("  {}: loss {:.4f}", printable(source.name), loss->second));
   compare_with_best(record);
 }
 

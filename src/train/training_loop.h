@@ -63,11 +63,13 @@ class TrainingLoop {
   engine::StepResult step_with_splits(engine::SampleIndices micro_batches, double lr);
   void check_numbers(const engine::StepResult& result);
   void count_in(const engine::StepResult& result);
+  void note_sources() const;
   void tell_of_epoch() const;
   report::Figures named(const std::vector<double>& figures) const;
   void tell_of_spike();
   void log_step(const engine::StepResult& result, double lr, double seconds);
   void validate();
+  engine::ValidationResult evaluate(report::Figures& sources) const;
   void compare_with_best(report::ValidationRecord validation);
   void tell_of_rare_validations() const;
   void tell_of_early_stop() const;

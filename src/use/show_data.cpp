@@ -25,7 +25,9 @@
 #include "engine/open_data.h"
 #include "models/family.h"
 #include "recipe/tables/objectives.h"
+#include "report/tables.h"
 #include "report/text_width.h"
+#include "use/source_records.h"
 
 namespace snug::use {
 namespace {
@@ -150,6 +152,7 @@ struct ShownDocument {
 
 struct ShownSample {
   int64_t row = 0;
+  std::string source;  // of a mix
   bool held_out = false;
   bool is_pair = false;
   std::vector<ShownDocument> documents;  // one, or a pair's, or a block's
@@ -173,12 +176,17 @@ std::vector<ShownSample> choose_samples(const data::Dataset& dataset,
                                         const std::vector<std::string>& labels,
                                         const tokenizer::Tokenizer& tokenizer) {
   std::vector<ShownSample> shown;
+  // At least one of each source, whose first rows come first.
+  const int64_t most =
+      options.num_samples == 0 ? 0 : std::max(options.num_samples, std::ssize(dataset.sources));
   for (const data::SampleAt at : data::samples_by_row(dataset)) {
     const int64_t row = data::row_number(dataset, at);
-    if (options.row ? row != *options.row : std::ssize(shown) >= options.num_samples) continue;
+    if (options.row ? row != *options.row : std::ssize(shown) >= most) continue;
     const data::SampleStore& store = at.held_out ? dataset.validation : dataset.train;
     ShownSample& sample = shown.emplace_back();
     sample.row = row;
+    if (const data::MixedSource* source = data::source_of(dataset, at))
+      sample.source = source->name;
     sample.held_out = at.held_out;
     if (recipe::learns_from_ratings(options.objective))
       sample.is_desirable = data::is_desirable(store, at.index);
@@ -257,6 +265,13 @@ std::string words_on_answers(const data::Dataset& dataset, const data::DatasetOp
                      with_commas(counts.undesirable));
 }
 
+// "7", of a mix "7 of rows.jsonl".
+std::string words_on_row(const data::Dataset& dataset, data::SampleAt at) {
+  const data::MixedSource* source = data::source_of(dataset, at);
+  return with_commas(data::row_number(dataset, at)) +
+         (source != nullptr ? " of " + printable(source->name) : "");
+}
+
 std::string totals_text(const data::Dataset& dataset, const data::DataSurvey& found,
                         const data::DatasetOptions& read, bool unicode) {
   const int64_t samples = found.training + found.held_out;
@@ -268,7 +283,8 @@ std::string totals_text(const data::Dataset& dataset, const data::DataSurvey& fo
   text += fmt::format(
       "Style     {} ({}); {}\n", dataset.prompt_style,
       dataset.prompt_style_reason == "given" ? "--data.prompt_style" : dataset.prompt_style_reason,
-      read.reading.scores_documents ? "each text is scored at its last token"
+      read.reading.scores_documents        ? "each text is scored at its last token"
+      : !masks && !dataset.sources.empty() ? "what counts in the loss is each source's own"
       : !masks ? "prompts of chats do not count in the loss, those of other rows do"
       : *masks ? "prompts do not count in the loss"
                : "prompts count in the loss too");
@@ -293,8 +309,8 @@ std::string totals_text(const data::Dataset& dataset, const data::DataSurvey& fo
   text += fmt::format("Repeated  {}", plural(found.duplicates, "sample", "samples"));
   if (found.first_duplicate)
     text += fmt::format(" equal to an earlier one, first rows {} and {}",
-                        with_commas(found.first_duplicate->first),
-                        with_commas(found.first_duplicate->second));
+                        words_on_row(dataset, found.first_duplicate->first),
+                        words_on_row(dataset, found.first_duplicate->second));
   if (found.held_out_in_training > 0)
     text += fmt::format("; {} both held out and trained on",
                         plural(found.held_out_in_training, "sample", "samples"));
@@ -309,14 +325,17 @@ std::string totals_text(const data::Dataset& dataset, const data::DataSurvey& fo
   std::vector<std::string> left_out;
   for (const auto& [what, count] : found.left_out) left_out.push_back(data::counted(count, what));
   if (!left_out.empty()) text += fmt::format("Left out  {}\n", fmt::join(left_out, ", "));
+  if (!dataset.sources.empty())
+    text += "\n" + report::source_table({.sources = source_records(dataset)});
   return text;
 }
 
 void print_text(const std::vector<ShownSample>& shown, const std::string& totals, bool colours) {
   std::string text;
   for (const ShownSample& sample : shown) {
-    text +=
-        fmt::format("Row {}{}: ", with_commas(sample.row), sample.held_out ? " (held out)" : "");
+    text += fmt::format("Row {}{}{}: ", with_commas(sample.row),
+                        sample.source.empty() ? "" : " of " + printable(sample.source),
+                        sample.held_out ? " (held out)" : "");
     const bool is_block = !sample.is_pair && sample.documents.size() > 1;
     if (is_block) text += fmt::format("a block of {} documents\n", sample.documents.size());
     if (sample.is_pair)
@@ -379,7 +398,8 @@ void print_json(const std::vector<ShownSample>& shown, const data::Dataset& data
     out["ratings"] = {{"desirable", ratings.desirable}, {"undesirable", ratings.undesirable}};
   }
   out["first_duplicate"] = found.first_duplicate
-                               ? json{found.first_duplicate->first, found.first_duplicate->second}
+                               ? json{data::row_number(dataset, found.first_duplicate->first),
+                                      data::row_number(dataset, found.first_duplicate->second)}
                                : json();
   out["lengths"] = {{"shortest", found.shortest},
                     {"median", found.median},
@@ -388,10 +408,17 @@ void print_json(const std::vector<ShownSample>& shown, const data::Dataset& data
   for (const data::LengthBin& bin : found.lengths)
     out["lengths"]["histogram"].push_back(
         {{"from", bin.from}, {"to", bin.to}, {"samples", bin.samples}});
+  for (const report::SourceRecord& source : source_records(dataset))
+    out["sources"].push_back({{"name", source.name},
+                              {"samples", source.samples},
+                              {"held_out", source.held_out},
+                              {"per_epoch", source.per_epoch},
+                              {"style", source.style}});
   out["shown"] = json::array();
   for (const ShownSample& sample : shown) {
     json own = as_json(sample.documents.front());
     own["row"] = sample.row;
+    if (!sample.source.empty()) own["source"] = sample.source;
     own["held_out"] = sample.held_out;
     if (sample.is_desirable) own["label"] = *sample.is_desirable;
     if (!sample.label.empty()) own["label"] = sample.label;
@@ -427,7 +454,8 @@ void show_data(const recipe::ShowDataOptions& options) {
   read.classes = recipe::learns_labels(options.objective);
   read.reading.scores_documents = recipe::scores_documents(options.objective);
   if (read.classes) read.labels = found.model ? found.model->labels() : std::vector<std::string>();
-  if (read.classes && read.labels.empty()) read.labels = data::find_labels(read);
+  if (read.classes && read.labels.empty())
+    read.labels = data::find_labels(engine::sources_of(recipe));
   read.warns = false;
   read.keep_without_loss = true;
   read.max_seq_length = recipe.train.max_seq_length.value_or(0);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -33,7 +34,7 @@ Share share_of(int64_t num_samples, const ValidationOptions& options, const dist
     const int64_t begin = (counts ? first + rank : first) * options.micro_batch_size;
     auto& own = share.micro_batches.emplace_back(
         static_cast<size_t>(std::min(options.micro_batch_size, num_samples - begin)));
-    std::iota(own.begin(), own.end(), begin);
+    std::iota(own.begin(), own.end(), options.first_sample + begin);
     if (counts) ++share.num_counted;
   }
   return share;
@@ -60,6 +61,11 @@ double sum_over_ranks(double sum, const dist::Mesh* mesh) {
   if (mesh == nullptr) return sum;
   // The stage that ends the model has it and tells all.
   return mesh->gradients().sum(mesh->group(dist::Axis::Pipeline).sum({sum})).front();
+}
+
+void conclude(ValidationResult& result, const nn::Objective& objective) {
+  result.loss = without_sign(result.means.front());
+  result.figures = objective.figures_of({result.means.begin() + 1, result.means.end()});
 }
 
 // Notes what they add up: (S), or (S, labels); undefined where another stage ends the model.
@@ -172,9 +178,25 @@ ValidationResult validate(exec::Executor& executor, data::BatchSource& samples, 
   }
   result.terms = static_cast<int64_t>(terms);
   for (double& sum : sums) sum = terms > 0 ? sum / terms : 0;
-  result.loss = without_sign(sums.front());
-  result.figures = objective.figures_of({sums.begin() + 1, sums.end()});
+  result.means = std::move(sums);
+  conclude(result, objective);
   return result;
+}
+
+ValidationResult together(std::span<const WeightedResult> results, const nn::Objective& objective) {
+  ValidationResult all;
+  double terms = 0;
+  for (const auto& [result, weight] : results) {
+    all.tokens += result.tokens;
+    all.terms += result.terms;
+    terms += weight * static_cast<double>(result.terms);
+    all.means.resize(result.means.size());
+  }
+  for (const auto& [result, weight] : results)
+    for (size_t i = 0; i < all.means.size() && result.terms > 0; ++i)
+      all.means[i] += result.means[i] * weight * static_cast<double>(result.terms) / terms;
+  conclude(all, objective);
+  return all;
 }
 
 std::vector<double> log_probs_of_documents(exec::Executor& executor, data::BatchSource& samples,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "core/dist/mesh.h"
@@ -14,6 +15,7 @@ namespace snug::engine {
 
 struct ValidationOptions {
   int64_t micro_batch_size = 1;
+  int64_t first_sample = 0;
   int64_t max_batches = 0;  // 0: all
   at::ScalarType compute = at::kFloat;
   const nn::Objective* objective = nullptr;  // null: cross-entropy
@@ -26,11 +28,20 @@ struct ValidationResult {
   double loss = 0;              // mean over the objective's terms
   std::vector<double> figures;  // of the objective, in its order: means over the terms
   int64_t tokens = 0;
-  int64_t terms = 0;  // of the objective
+  int64_t terms = 0;          // of the objective
+  std::vector<double> means;  // over the terms, of which the loss and the figures are made
 };
 
-// Over the first `num_samples` of `samples`. `mesh`: processes that share the work, each of which
-// calls this; null: one alone.
+// Of these results the one that all their samples together would have, each of them as often as its
+// weight says.
+struct WeightedResult {
+  ValidationResult result;
+  double weight = 1;
+};
+ValidationResult together(std::span<const WeightedResult> results, const nn::Objective& objective);
+
+// Over `num_samples` of `samples` from options.first_sample on. `mesh`: processes that share the
+// work, each of which calls this; null: one alone.
 ValidationResult validate(exec::Executor& executor, data::BatchSource& samples, int64_t num_samples,
                           const ValidationOptions& options, const dist::Mesh* mesh = nullptr);
 

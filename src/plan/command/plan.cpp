@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "base/program.h"
 #include "base/text.h"
+#include "data/mix.h"
 #include "data/synthetic.h"
 #include "engine/adapters/started_adapter.h"
 #include "engine/adapters/trained_parts.h"
@@ -59,7 +60,8 @@ namespace fs = std::filesystem;
 
 bool reads_rows(const recipe::Recipe& recipe) {
   return !engine::is_synthetic(recipe.data) &&
-         !(recipe.data.json_path.empty() && recipe.data.path.empty());
+         !(recipe.data.json_path.empty() && recipe.data.path.empty() &&
+           recipe.data.sources.empty());
 }
 
 // All that a plan reads of a model, a few megabytes.
@@ -230,7 +232,7 @@ void open_samples(Planned& p) {
     if (p.samples.count() == 0)
       throw UserError("{} has no samples",
                       p.recipe.data.path.empty() ? p.recipe.data.json_path : p.recipe.data.path);
-    p.length = engine::run_length(p.recipe, p.samples,
+    p.length = engine::run_length(p.recipe, p.samples, data::ranges_of(dataset),
                                   engine::named_strategy(p.recipe).mesh.num_data_ranks());
   } else {
     p.reading = engine::dataset_options(p.recipe.data, model, p.recipe.checkpoint_dir).reading;

@@ -21,6 +21,7 @@ struct DataClass {
   double val_split_fraction;
   std::string_view prompt_style = "alpaca";
   std::optional<int64_t> max_samples = std::nullopt;  // of a source without an end
+  bool has_validation = false;                        // a part of its own
 };
 
 // LitGPT's classes with their defaults, then snug's own.
@@ -31,9 +32,9 @@ constexpr DataClass kDataClasses[] = {
     {"AlpacaGPT4", 0.03847},
     {"Dolly", 0.1},
     {"LIMA", 0.1},
-    {"Deita", 0.05},
-    {"FLAN", 0.05, "flan"},
-    {"LongForm", 0.05, "longform"},
+    {"Deita", 0.05, "alpaca", std::nullopt, true},
+    {"FLAN", 0.05, "flan", std::nullopt, true},
+    {"LongForm", 0.05, "longform", std::nullopt, true},
     {"ImageFolder", 0.05, "auto"},
     {"HFDataset", 0.05, "auto"},
     {"TextFiles", 0.05, "plain"},
@@ -111,6 +112,8 @@ std::string normalise_data(std::string_view name) {
   return std::string(known ? known->name : name);
 }
 
+bool is_data_name(std::string_view name) { return find_data(name) != nullptr; }
+
 std::vector<std::string> data_names() {
   std::vector<std::string> names;
   for (const DataClass& known : kDataClasses) names.emplace_back(known.name);
@@ -124,6 +127,11 @@ bool is_text_file(std::string_view name) {
 double data_val_split_fraction(std::string_view name) {
   const DataClass* known = find_data(name);
   return known ? known->val_split_fraction : DataOptions{}.val_split_fraction;
+}
+
+bool data_has_validation(std::string_view name) {
+  const DataClass* known = find_data(name);
+  return known != nullptr && known->has_validation;
 }
 
 std::string data_prompt_style(std::string_view name) {

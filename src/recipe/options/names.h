@@ -20,11 +20,15 @@ std::string upper(std::string_view text);
 
 // "litgpt.data.Alpaca2k", "alpaca2k" -> "Alpaca2k".
 std::string normalise_data(std::string_view name);
+// The class of data of several sources.
+inline constexpr std::string_view kMix = "Mix";
+bool is_data_name(std::string_view name);
 std::vector<std::string> data_names();
 // Whether --data NAME means TextFiles: a .txt or .md file.
 bool is_text_file(std::string_view name);
 // The defaults of this data class.
 double data_val_split_fraction(std::string_view name);
+bool data_has_validation(std::string_view name);
 std::string data_prompt_style(std::string_view name);
 std::optional<int64_t> data_max_samples(std::string_view name);
 

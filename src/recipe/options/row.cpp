@@ -91,7 +91,9 @@ std::string store_choice(const Row& row, std::string_view text) {
 }
 
 // Longer ones are no names, nor paths that a system would take (PATH_MAX); a prompt may be a page.
-size_t most_bytes(const Row& row) { return row.kind == TextKind::Verbatim ? 1 << 20 : 4096; }
+size_t most_bytes(const Row& row) {
+  return row.kind == TextKind::Verbatim || row.kind == TextKind::Tree ? 1 << 20 : 4096;
+}
 
 // Expands ~ in a path of a file, which no shell has expanded: ~/runs, disk:~/states.
 std::string with_home(std::string word) {
@@ -107,7 +109,8 @@ std::string store_word(const Row& row, std::string_view text, std::string& out) 
     return fmt::format("{} has {} bytes; give {} at most", quoted(text), text.size(),
                        most_bytes(row));
   std::string word = as_choice(row, row.normalise ? row.normalise(text) : std::string(text));
-  if (row.kind != TextKind::Verbatim) word = with_home(std::move(word));
+  const bool is_verbatim = row.kind == TextKind::Verbatim || row.kind == TextKind::Tree;
+  if (!is_verbatim) word = with_home(std::move(word));
   if (std::string fault = store_choice(row, word); !fault.empty()) return fault;
   if (row.kind == TextKind::Bytes) {
     try {
@@ -250,6 +253,8 @@ std::string range_text(const Row& row) {
 }
 
 std::string store(const Row& row, const Value& value, const Row& fallback) {
+  if (value.is_tree && row.kind != TextKind::Tree)
+    return "the list contains a list or mapping; give plain values";
   const bool verbatim = row.kind == TextKind::Verbatim && value.kind == Value::Kind::Text;
   if (!verbatim && unsets(row, value, fallback)) return store_null(row, fallback);
   return std::visit(
@@ -301,6 +306,7 @@ std::string yaml_text(const Row& row) {
   if (!holds_value(row)) return "null";
   // A folder of that name, not the lack of one.
   if (holds_word_none(row) && !none_is_a_choice(row)) return "\"none\"";
+  if (row.kind == TextKind::Tree) return plain_text(row);
   return std::visit(
       [](auto slot) -> std::string {
         using Pointer = decltype(slot);
@@ -361,6 +367,8 @@ std::string_view value_name(const Row& row) {
       return "SIZE";
     case TextKind::Verbatim:
       return "TEXT";
+    case TextKind::Tree:
+      return "LIST";
     case TextKind::Word:
       break;
   }

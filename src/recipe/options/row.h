@@ -34,8 +34,9 @@ struct Rewording {
   std::string_view key, word, value;
 };
 
-// The kind of a text: decides what completion offers and how a value is checked.
-enum class TextKind { Word, File, Directory, Bytes, Verbatim };
+// The kind of a text: decides what completion offers and how a value is checked. A Tree is YAML in
+// one line.
+enum class TextKind { Word, File, Directory, Bytes, Verbatim, Tree };
 
 struct Row {
   std::string_view theme = {};
@@ -73,6 +74,7 @@ struct Value {
   Kind kind = Kind::Null;
   std::string text = {};
   bool quoted = false;
+  bool is_tree = false;  // the text is a tree in one line
   std::vector<std::string> items = {};
 };
 

@@ -346,7 +346,7 @@ std::vector<Row> eval_rows(EvalOptions& e) {
       {.theme = kEvaluationTheme,
        .key = "eval.max_iters",
        .slot = &e.max_iters,
-       .help = "validation batches to use, at most N",
+       .help = "validation batches to use, at most N; of a mix, as many of each source",
        .min = 1,
        .max = kMostSteps},
       {.theme = kEvaluationTheme,

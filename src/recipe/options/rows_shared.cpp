@@ -27,11 +27,12 @@ std::vector<Row> data_rows(DataOptions& d) {
            "Face's format; ImageFolder, pictures with a metadata file; TextFiles, texts to read "
            "on, with "
            "data.path; Synthetic, random samples for measurements without files; or a named data "
-           "set, which is downloaded once",
+           "set, which is downloaded once. Several with commas between them are mixed",
        .choices = data_names(),
        .for_a_path =
            "--data.json_path (rows), or with --data HFDataset, ImageFolder or TextFiles as "
            "--data.path",
+       .quiet_choices = {std::string(kMix)},
        .shown = "data",
        .aliases = {"data", "data.name"},
        .common = true,
@@ -53,6 +54,13 @@ std::vector<Row> data_rows(DataOptions& d) {
                "text, or one such file",
        .kind = TextKind::File,
        .aliases = {"data.train_data_path"}},
+      {.theme = kData,
+       .key = "data.sources",
+       .slot = &d.sources,
+       .help = "data sets to mix, a list: each a file, a name, or a mapping of file or class_path "
+               "with the keys of data that hold for it alone, and weight (how often an epoch has "
+               "each of its samples, 1 unless given) or share (of the samples of an epoch)",
+       .kind = TextKind::Tree},
       {.theme = kData,
        .key = "data.split",
        .slot = &d.split,

@@ -20,7 +20,7 @@ ObjectiveTraits of_pairs(std::vector<std::string_view> arguments, ObjectiveOptio
 }
 
 // In the order of ObjectiveName.
-const std::array<ObjectiveTraits, kWords<ObjectiveName>.size()>& table() {
+const std::array<ObjectiveTraits, kWords<ObjectiveName>.size()>& traits_of_all() {
   using enum ObjectiveName;
   static const std::array<ObjectiveTraits, kWords<ObjectiveName>.size()> kTable = {{
       {.defaults = {.name = Sft}},
@@ -51,13 +51,13 @@ const ObjectiveTraits* find_objective(std::string_view name) {
   const auto found = std::ranges::find(kWords<ObjectiveName>, name);
   return found == kWords<ObjectiveName>.end()
              ? nullptr
-             : &table()[static_cast<size_t>(found - kWords<ObjectiveName>.begin())];
+             : &traits_of_all()[static_cast<size_t>(found - kWords<ObjectiveName>.begin())];
 }
 
 }  // namespace
 
 const ObjectiveTraits& objective_traits(ObjectiveName name) {
-  return table()[static_cast<size_t>(name)];
+  return traits_of_all()[static_cast<size_t>(name)];
 }
 
 ObjectiveOptions objective_defaults(std::string_view name) {
@@ -67,7 +67,7 @@ ObjectiveOptions objective_defaults(std::string_view name) {
 
 double usual_rate(const ObjectiveOptions& objective, bool all_weights) {
   const ObjectiveTraits* known = find_objective(objective.name);
-  const ObjectiveTraits& traits = known != nullptr ? *known : table().front();
+  const ObjectiveTraits& traits = known != nullptr ? *known : traits_of_all().front();
   return all_weights ? traits.lr_of_all_weights : traits.lr_of_adapters;
 }
 

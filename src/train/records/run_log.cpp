@@ -39,6 +39,7 @@ void begin_with(const Resumed& resumed, report::RunRecord& record) {
   record.validation = resumed.before.validation;
   record.best = resumed.before.best;
   record.experts = resumed.before.experts;
+  record.sources = resumed.before.sources;
   record.fit_seconds = resumed.before.fit_seconds;
   record.memory.phases = resumed.before.memory.phases;
   record.resumptions = resumed.before.resumptions;
@@ -233,6 +234,8 @@ void RunLog::validation(const report::ValidationRecord& validation) {
   tensorboard_->scalar("val_loss", validation.loss, validation.step);
   for (const auto& [name, value] : validation.figures)
     tensorboard_->scalar("val_" + name, value, validation.step);
+  for (const auto& [source, loss] : validation.sources)
+    tensorboard_->scalar("val_loss/" + source, loss, validation.step);
 }
 
 std::string RunLog::write() const noexcept {

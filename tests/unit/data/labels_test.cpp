@@ -142,7 +142,7 @@ TEST(Labels, AreOfWholeTexts) {
   options.warns = false;
   options.classes = true;
   options.reading.scores_documents = true;
-  options.labels = find_labels(options);
+  options.labels = find_labels({options});
   EXPECT_EQ(options.labels, (Names{"x", "y"}));
   const auto found = [&](LongRows long_rows) {
     options.long_rows = long_rows;
@@ -158,7 +158,7 @@ TEST(Labels, AreOfWholeTexts) {
   EXPECT_EQ(found(LongRows::Drop), (Found{{2, 1}}));
   EXPECT_CONTAINS(message_of([&] { found(LongRows::Split); }), "one of a whole text");
   options.name = "TextFiles";
-  EXPECT_CONTAINS(message_of([&] { find_labels(options); }), "have no labels");
+  EXPECT_CONTAINS(message_of([&] { find_labels({options}); }), "have no labels");
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 
 #include "data/random.h"
@@ -296,6 +297,103 @@ TEST(Split, ReadsAFolderOfTwoFiles) {
   other.write("train.csv", "instruction,output\nt,a\n");
   other.write("validation.tsv", "instruction\toutput\nw\ta\n");
   EXPECT_EQ(read_split_folder(other.path()).validation[0].instruction, "w");
+}
+
+// The sources of a mix: 40 of which an epoch has 40, 30 of which it has 7, and 5 of which it has 1.
+SamplerOptions mixed_samples() {
+  return {.num_samples = 75,
+          .ranges = {{.end = 40, .per_epoch = 40},
+                     {.end = 70, .per_epoch = 7},
+                     {.end = 75, .per_epoch = 1}},
+          .global_batch_size = 6,
+          .micro_batch_size = 2,
+          .epochs = 5};
+}
+
+TEST(Sampler, AnEpochHasAPartOfEachRangeAndGoesOnWhereTheLastOneStopped) {
+  const Sampler sampler(mixed_samples());
+  EXPECT_EQ(sampler.num_steps(), 40);  // 5 · 48 samples
+  std::vector<int64_t> read;
+  for (const Step& step : all_steps(sampler)) {
+    const std::vector<int64_t> samples = flat(step);
+    EXPECT_EQ(std::set<int64_t>(samples.begin(), samples.end()).size(), samples.size());
+    read.insert(read.end(), samples.begin(), samples.end());
+  }
+  ASSERT_EQ(read.size(), 5U * 48);
+  std::map<int64_t, int64_t> times;
+  for (size_t epoch = 0; epoch < 5; ++epoch) {
+    const std::set<int64_t> own(read.begin() + static_cast<int64_t>(epoch) * 48,
+                                read.begin() + static_cast<int64_t>(epoch + 1) * 48);
+    EXPECT_EQ(own.size(), 48U) << "no sample twice in an epoch";
+    EXPECT_EQ(std::distance(own.begin(), own.lower_bound(40)), 40);
+    EXPECT_EQ(std::distance(own.lower_bound(40), own.lower_bound(70)), 7);
+    for (const int64_t sample : own) ++times[sample];
+  }
+  for (int64_t sample = 40; sample < 70; ++sample)
+    EXPECT_TRUE(times[sample] == 1 || times[sample] == 2) << sample;  // 35 of 30
+  for (int64_t sample = 70; sample < 75; ++sample) EXPECT_EQ(times[sample], 1) << sample;
+}
+
+TEST(Sampler, RangesAreCountedAsTheyAreReadAndARestoredSamplerGoesOnAlike) {
+  Sampler sampler(mixed_samples());
+  std::vector<int64_t> counts(3);
+  while (!sampler.done()) {
+    EXPECT_EQ(sampler.read_of_ranges(), counts);
+    Sampler again(mixed_samples());
+    again.restore(sampler.position());
+    const Step step = sampler.next_step();
+    EXPECT_EQ(again.next_step(), step);
+    for (const int64_t sample : flat(step)) ++counts[sample < 40 ? 0 : sample < 70 ? 1 : 2];
+  }
+  EXPECT_EQ(sampler.read_of_ranges(), (std::vector<int64_t>{200, 35, 5}));
+}
+
+TEST(Sampler, OfASmallPartOnlyAsManyComeFirstAsAnEpochHas) {
+  SamplerOptions options = mixed_samples();
+  options.first = {65, 52, 71, 74, 70};
+  Sampler sampler(options);
+  const std::vector<int64_t> samples = flat(sampler.next_step());
+  for (const int64_t first : {65, 52, 71})
+    EXPECT_EQ(std::ranges::count(samples, first), 1) << first;
+  std::vector<int64_t> epoch = samples;
+  while (sampler.position().epoch == 0) {
+    const std::vector<int64_t> more = flat(sampler.next_step());
+    epoch.insert(epoch.end(), more.begin(), more.end());
+  }
+  EXPECT_EQ(std::set<int64_t>(epoch.begin(), epoch.end()).size(), 48U);
+  EXPECT_EQ(sampler.read_of_ranges(), (std::vector<int64_t>{40, 7, 1}));
+}
+
+// A plan rests on that.
+TEST(Sampler, DrawnMixesHaveNoSampleTwiceInAMicroBatch) {
+  SplitMix random(11);
+  for (int trial = 0; trial < 200; ++trial) {
+    SamplerOptions options{.epochs = 4, .seed = random.next()};
+    int64_t epoch = 0;
+    for (uint64_t r = 0; r <= random.below(3); ++r) {
+      const auto size = static_cast<int64_t>(1 + random.below(20));
+      const auto part = static_cast<int64_t>(random.below(static_cast<uint64_t>(size) + 1));
+      options.num_samples += size;
+      options.ranges.push_back({.end = options.num_samples, .per_epoch = part});
+      epoch += part;
+    }
+    if (epoch == 0) continue;
+    options.global_batch_size = static_cast<int64_t>(1 + random.below(12));
+    options.micro_batch_size = static_cast<int64_t>(1 + random.below(4));
+    if (epoch < options.micro_batch_size) {
+      EXPECT_THROW(Sampler{options}, UserError);
+      continue;
+    }
+    int64_t read = 0;
+    for (const Step& step : all_steps(Sampler(options))) {
+      read += std::ssize(flat(step));
+      for (const std::vector<int64_t>& micro_batch : step)
+        ASSERT_EQ(std::set<int64_t>(micro_batch.begin(), micro_batch.end()).size(),
+                  micro_batch.size())
+            << "trial " << trial;
+    }
+    ASSERT_EQ(read, 4 * epoch);
+  }
 }
 
 }  // namespace

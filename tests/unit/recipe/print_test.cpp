@@ -53,6 +53,9 @@ class RandomRecipe {
     }
     if (!objective_takes(own.name, "center_rewards_coefficient"))
       own.center_rewards_coefficient = objective.center_rewards_coefficient;
+    // A list of sources is of a class of its own.
+    recipe.data.sources = one_in(2) ? "" : R"(["a.jsonl",{"file":"b c.jsonl","weight":2.5}])";
+    if (!recipe.data.sources.empty()) recipe.data.class_path = "Mix";
     // Resolving lowers it to lr.
     recipe.train.min_lr = std::min(recipe.train.min_lr, o.lr);
     if (recipe.quantize.empty()) recipe.quantize = "bnb.fp4";
