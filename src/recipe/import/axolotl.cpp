@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <set>
 
 #include "recipe/import/programs.h"
 #include "recipe/import/shared.h"
@@ -471,76 +472,89 @@ void check_pair_format(Draft& draft, const YamlNode& type) {
   }
 }
 
-// The rows say themselves what they hold; their type, which text they become.
-void take_pairs(Draft& draft, const YamlNode& set) {
-  const std::string_view key = "datasets";
-  if (const YamlNode* type = find_in(set, "type"); type != nullptr && !type->entries.empty()) {
-    check_pair_format(draft, *type);
-    return draft.set("data.prompt_style", "auto", key);
-  }
+// The prompt style of a data set's type; empty: refused. Rows of preferences say themselves what
+// they hold.
+std::string style_of(Draft& draft, const YamlNode& set) {
+  const std::string type = text_in(set, "type");
+  const std::string stem = type.substr(0, type.find_first_of(".:"));
+  const bool has_pairs = draft.on("rl");
+  if (has_pairs)
+    if (const YamlNode* own = find_in(set, "type"); own != nullptr && !own->entries.empty()) {
+      check_pair_format(draft, *own);
+      return "auto";
+    }
+  const std::string_view style = word_for(has_pairs ? kPairTypes : kRowTypes, stem);
+  if (style.empty())
+    draft.refuse("datasets", "data.prompt_style",
+                 has_pairs
+                     ? fmt::format("type {}: snug has chat_template, chatml, llama3, passthrough "
+                                   "and columns by name; choose with --data.prompt_style",
+                                   type.empty() ? "is missing" : type)
+                     : fmt::format("type {}: snug has alpaca, chat_template and completion; "
+                                   "choose with --data.prompt_style",
+                                   type.empty() ? "with a format of its own" : type));
+  return std::string(style);
+}
+
+// A data set's own template, by name and as Jinja; both empty: it has none.
+std::pair<std::string, std::string> template_of(const Draft& draft, const YamlNode& set) {
   const std::string type = text_in(set, "type");
   const std::string stem = type.substr(0, type.find('.'));
-  const std::string_view style = word_for(kPairTypes, stem);
-  if (style.empty())
-    return draft.refuse(key, "data.prompt_style",
-                        fmt::format("type {}: snug has chat_template, chatml, llama3, passthrough "
-                                    "and columns by name; choose with --data.prompt_style",
-                                    type.empty() ? "is missing" : type));
-  if (stem == "chatml" || stem == "llama3") take_template(draft, key, stem);
-  draft.set("data.prompt_style", style, key);
+  if (draft.on("rl") && (stem == "chatml" || stem == "llama3")) return {stem, ""};
+  return {text_in(set, "chat_template"), text_in(set, "chat_template_jinja")};
 }
 
 void take_datasets(Draft& draft) {
-  const Found* sets = draft.find("datasets");
-  if (sets == nullptr) return;
-  const std::string_view key = "datasets";
-  if (sets->node.items.size() != 1)
-    return draft.refuse(key, "data",
-                        fmt::format("there are {} data sets, and snug trains on one; join their "
-                                    "rows into one file and give it with --data FILE",
-                                    sets->node.items.size()));
-  const YamlNode& set = sets->node.items[0];
-  check_dataset(draft, set);
-  const YamlNode* files = find_in(set, "data_files");
-  const std::string file = files == nullptr           ? text_in(set, "path")
-                           : files->items.size() == 1 ? files->items[0].text
-                                                      : files->text;
-  take_data(draft, file, key);
-  if (draft.on("rl")) return take_pairs(draft, set);
-  const std::string type = text_in(set, "type");
-  const std::string stem = type.substr(0, type.find_first_of(".:"));
-  const std::string_view style = word_for(kRowTypes, stem);
-  if (style.empty())
-    return draft.refuse(key, "data.prompt_style",
-                        fmt::format("type {}: snug has alpaca, chat_template and completion; "
-                                    "choose with --data.prompt_style",
-                                    type.empty() ? "with a format of its own" : type));
-  draft.set("data.prompt_style", style, key);
-}
-
-// A data set's own template comes before that of all.
-void take_chat_keys(Draft& draft) {
-  const Found* sets = draft.find("datasets");
-  if (sets != nullptr && sets->node.items.size() == 1) {
-    const YamlNode& set = sets->node.items[0];
-    const std::string name = text_in(set, "chat_template");
-    const std::string jinja = text_in(set, "chat_template_jinja");
-    if (!name.empty() || !jinja.empty()) return take_template(draft, "datasets", name, jinja);
-  }
-  take_template(draft, "chat_template", draft.text("chat_template"),
-                draft.text("chat_template_jinja"));
-}
-
-void take_test_datasets(Draft& draft) {
-  const Found* sets = draft.find("test_datasets");
-  if (sets == nullptr) return;
-  const bool one = sets->node.items.size() == 1;
-  const std::string file =
-      one ? existing_file(draft, text_in(sets->node.items[0], "path")) : std::string();
-  if (file.empty())
+  const Found *found = draft.find("datasets"), *tests = draft.find("test_datasets");
+  const bool has_one_test = tests != nullptr && tests->node.items.size() == 1;
+  const std::string test_file =
+      has_one_test ? existing_file(draft, text_in(tests->node.items[0], "path")) : std::string();
+  if (tests != nullptr && (test_file.empty() || found == nullptr))
     draft.refuse("test_datasets", "data.val_path", "give one file with --data.val_path");
-  else
-    draft.set("data.val_path", file, "test_datasets");
+  if (found == nullptr) return;
+  std::vector<DataKeys> sets;
+  for (const YamlNode& set : found->node.items) {
+    check_dataset(draft, set);
+    const YamlNode* files = find_in(set, "data_files");
+    const std::string file = files == nullptr           ? text_in(set, "path")
+                             : files->items.size() == 1 ? files->items[0].text
+                                                        : files->text;
+    DataKeys& keys = sets.emplace_back(data_keys(draft, file, "datasets"));
+    const std::string style = style_of(draft, set);
+    if (!style.empty()) keys.emplace_back("prompt_style", style);
+  }
+  // Their test file has rows of the first set's kind, and is all there is to validate on.
+  for (DataKeys& keys : sets)
+    if (!test_file.empty())
+      keys.emplace_back(&keys == &sets.front() ? DataKeys::value_type{"val_path", test_file}
+                                               : DataKeys::value_type{"val_split_fraction", "0"});
+  set_data(draft, sets, "datasets");
+}
+
+// A data set's own template comes before that of all. There is one for all data sets.
+void take_chat_keys(Draft& draft) {
+  const std::pair<std::string, std::string> none,
+      of_all = {draft.text("chat_template"), draft.text("chat_template_jinja")};
+  std::set<std::pair<std::string, std::string>> own;
+  if (const Found* sets = draft.find("datasets"))
+    for (const YamlNode& set : sets->node.items) {
+      const std::pair<std::string, std::string> of_set = template_of(draft, set);
+      const std::string type = text_in(set, "type");
+      const bool has_chats = of_set != none || type.starts_with("chat_template") ||
+                             type.starts_with("sharegpt") || sets->node.items.size() == 1;
+      if (has_chats) own.insert(of_set);
+    }
+  if (own.contains(none)) {
+    own.erase(none);
+    own.insert(of_all);
+  }
+  if (own.size() > 1)
+    return draft.refuse("datasets", "data.chat_template",
+                        "the data sets have different chat templates, and snug learns one: "
+                        "choose it with --data.chat_template");
+  const auto& [name, jinja] = own.empty() ? of_all : *own.begin();
+  take_template(draft, own.empty() || *own.begin() == of_all ? "chat_template" : "datasets", name,
+                jinja);
 }
 
 // --- what several keys say ---
@@ -643,7 +657,6 @@ void finish_axolotl(Draft& draft) {
                     {"sequence_parallel_degree", "cp"},
                     {"expert_parallel_size", "ep"}});
   take_datasets(draft);
-  take_test_datasets(draft);
   take_chat_keys(draft);
   if (draft.find("val_set_size") == nullptr && draft.find("test_datasets") == nullptr)
     draft.set("data.val_split_fraction", "0", "val_set_size");

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "base/files.h"
+#include "base/text.h"
 #include "recipe/import/programs.h"
 #include "recipe/import/shared.h"
 #include "recipe/numbers.h"
@@ -82,8 +83,10 @@ constexpr KeyRow kLlamaFactoryRows[] = {
     {"packing neat_packing block_diag_attn", Way::Read, "data.packing"},
     {"mask_history", Way::Off, "data.include_multiturn_conversations",
      "snug learns every answer of a chat; leave it out"},
-    {"streaming interleave_probs", Way::Off, "data", "snug trains on one file of rows"},
-    {"media_dir buffer_size mix_strategy overwrite_cache preprocessing_batch_size "
+    {"mix_strategy", Way::Read, "data.sources", {}, "concat"},
+    {"interleave_probs", Way::Read, "data.sources"},
+    {"streaming", Way::Off, "data", "snug reads its rows at the beginning"},
+    {"media_dir buffer_size overwrite_cache preprocessing_batch_size "
      "preprocessing_num_workers eval_num_beams ignore_pad_token_for_loss eval_on_each_dataset "
      "tokenized_path data_shared_file_system disable_shuffling",
      Way::Idle,
@@ -275,55 +278,97 @@ void note_inputs(Draft& draft, const YamlNode& entry, const std::string& name) {
                                   "snug an empty line, or the words of prompt style alpaca"));
 }
 
-// The data set's own bound and the recipe's for each.
-void take_max_samples(Draft& draft, const std::string& of_set) {
+// The data set's own bound, where it is below the recipe's for each.
+void add_max_samples(Draft& draft, DataKeys& keys, const std::string& of_set) {
   const std::string most = draft.text("max_samples");
-  if (!of_set.empty() && (most.empty() || parse_float(of_set) < parse_float(most))) {
-    draft.set("data.max_samples", of_set, "dataset");
-    draft.differs(
-        "dataset",
-        "num_samples: a file of fewer rows is taken as it is; LLaMA-Factory repeats rows");
-  } else if (!most.empty()) {
-    draft.set("data.max_samples", most, "max_samples");
-  }
+  if (of_set.empty() || (!most.empty() && parse_float(of_set) >= parse_float(most))) return;
+  keys.emplace_back("max_samples", of_set);
+  draft.differs("dataset",
+                "num_samples: a file of fewer rows is taken as it is; LLaMA-Factory repeats rows");
 }
 
-// Returns its num_samples; empty: it has none.
-std::string take_named_dataset(Draft& draft, const std::string& name, std::string_view theirs) {
+// What dataset_info.json says of a data set; empty: refused.
+DataKeys named_dataset(Draft& draft, const std::string& name) {
   const std::string folder = draft.text("dataset_dir");
   const std::string info = existing_file(draft, folder + "/dataset_info.json");
   if (info.empty()) {
-    draft.refuse(theirs, "data",
+    draft.refuse("dataset", "data",
                  fmt::format("{} is a name in {}/dataset_info.json, which is not there; "
                              "give the file with --data FILE",
                              name, folder));
-    return "";
+    return {};
   }
   const YamlNode all = read_yaml(read_file(info, size_t{1} << 24), info);
   const YamlNode* entry = find_in(all, name);
   if (entry == nullptr) {
-    draft.refuse(theirs, "data", fmt::format("{} has no entry {}", info, name));
-    return "";
+    draft.refuse("dataset", "data", fmt::format("{} has no entry {}", info, name));
+    return {};
   }
   check_entry(draft, *entry, name);
   note_inputs(draft, *entry, name);
   const std::string file = text_in(*entry, "file_name");
-  take_data(draft,
-            file.empty() ? text_in(*entry, "hf_hub_url")
-                         : (std::filesystem::path(info).parent_path() / file).string(),
-            theirs);
-  return text_in(*entry, "num_samples");
+  DataKeys keys =
+      data_keys(draft,
+                file.empty() ? text_in(*entry, "hf_hub_url")
+                             : (std::filesystem::path(info).parent_path() / file).string(),
+                "dataset");
+  if (!keys.empty()) add_max_samples(draft, keys, text_in(*entry, "num_samples"));
+  return keys;
+}
+
+// A text with commas, or a list.
+std::vector<std::string> parts_of(const Draft& draft, std::string_view key) {
+  std::vector<std::string> parts;
+  const Found* found = draft.find(key);
+  if (found != nullptr)
+    for (const YamlNode& item : found->node.items) parts.push_back(item.text);
+  const std::string text = draft.text(key);
+  for (size_t begin = 0; begin <= text.size() && !text.empty();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    parts.emplace_back(trimmed(std::string_view(text).substr(begin, end - begin)));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+// Data sets that are interleaved are drawn by these chances; equal ones unless given.
+void add_shares(Draft& draft, std::vector<DataKeys>& sets) {
+  const std::string strategy = draft.text("mix_strategy");
+  const std::vector<std::string> chances = parts_of(draft, "interleave_probs");
+  if (!strategy.starts_with("interleave_")) {
+    if (strategy != "concat")
+      draft.refuse(
+          "mix_strategy", "data",
+          fmt::format("{} is neither concat nor interleave_under or interleave_over", strategy));
+    if (!chances.empty())
+      draft.idle("interleave_probs", "mix_strategy is concat: every row is read once an epoch");
+    return;
+  }
+  if (sets.size() < 2) return;
+  if (!chances.empty() && chances.size() != sets.size())
+    return draft.refuse("interleave_probs", "data",
+                        fmt::format("{} numbers for {} data sets", chances.size(), sets.size()));
+  for (size_t i = 0; i < sets.size(); ++i)
+    if (!sets[i].empty())
+      sets[i].emplace_back("share", chances.empty()
+                                        ? fmt::format("{}", 1.0 / static_cast<double>(sets.size()))
+                                        : chances[i]);
+  draft.differs("mix_strategy",
+                fmt::format("an epoch here has as many samples as all data sets together; "
+                            "LLaMA-Factory's ends when the {} of them has been read",
+                            strategy == "interleave_under" ? "first" : "last"));
 }
 
 void take_llama_factory_data(Draft& draft) {
-  std::string num_samples;
-  if (const std::string name = draft.text("dataset"); name.find(',') != std::string::npos)
-    draft.refuse("dataset", "data",
-                 "there are several data sets, and snug trains on one; join their rows into one "
-                 "file and give it with --data FILE");
-  else if (!name.empty())
-    num_samples = take_named_dataset(draft, name, "dataset");
-  take_max_samples(draft, num_samples);
+  std::vector<DataKeys> sets;
+  for (const std::string& name : parts_of(draft, "dataset"))
+    sets.push_back(named_dataset(draft, name));
+  add_shares(draft, sets);
+  if (!sets.empty()) set_data(draft, sets, "dataset");
+  const bool has_less = sets.size() == 1 && std::ranges::count(sets.front(), "max_samples",
+                                                               &DataKeys::value_type::first) > 0;
+  if (const std::string most = draft.text("max_samples"); !most.empty() && !has_less)
+    draft.set("data.max_samples", most, "max_samples");
   if (draft.find("eval_dataset") != nullptr)
     draft.refuse("eval_dataset", "data.val_path", "give the file with --data.val_path");
   else if (draft.find("val_size") == nullptr)

@@ -311,18 +311,44 @@ void set_tokens(Draft& draft, std::string_view key, std::initializer_list<const 
   if (!tokens.empty()) draft.set("tokens.add", fmt::format("{}", fmt::join(tokens, ",")), key);
 }
 
-void take_data(Draft& draft, const std::string& name, std::string_view theirs) {
+DataKeys data_keys(Draft& draft, const std::string& name, std::string_view theirs) {
   if (const std::string_view set = word_for(kNamedSets, name); !set.empty())
-    return draft.set("data.class_path", set, theirs);
+    return {{"class_path", std::string(set)}};
   const std::string found = existing_file(draft, name);
-  if (!found.empty() || is_data_file(name)) {
-    draft.set("data.class_path", "JSON", theirs);
-    return draft.set("data.json_path", found.empty() ? name : found, theirs);
-  }
+  if (!found.empty() || is_data_file(name))
+    return {{"class_path", "JSON"}, {"json_path", found.empty() ? name : found}};
   draft.refuse(theirs, "data",
                fmt::format("snug does not download the data set {}; save it as JSONL or Parquet "
                            "and give the file with --data FILE",
                            name));
+  return {};
+}
+
+void set_data(Draft& draft, const std::vector<DataKeys>& sets, std::string_view theirs) {
+  if (sets.size() == 1) {
+    for (const auto& [key, value] : sets.front()) draft.set("data." + key, value, theirs);
+    return;
+  }
+  const auto is_refused = [](const DataKeys& set) {
+    return std::ranges::count(set, "class_path", &DataKeys::value_type::first) == 0;
+  };
+  if (std::ranges::any_of(sets, is_refused))
+    return draft.refuse(
+        theirs, "data",
+        fmt::format("of the {} data sets some are not there; name all of them, with "
+                    "commas between: --data FILE,FILE",
+                    sets.size()));
+  YamlNode list{.kind = YamlNode::Kind::List};
+  for (const DataKeys& set : sets) {
+    YamlNode& source = list.items.emplace_back(YamlNode{.kind = YamlNode::Kind::Map});
+    for (const auto& [key, value] : set)
+      source.entries.emplace_back(key, YamlNode{.kind = YamlNode::Kind::Scalar, .text = value});
+  }
+  draft.set("data.sources", one_line(list), theirs);
+}
+
+void take_data(Draft& draft, const std::string& name, std::string_view theirs) {
+  set_data(draft, {data_keys(draft, name, theirs)}, theirs);
 }
 
 }  // namespace snug::recipe

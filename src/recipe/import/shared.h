@@ -147,6 +147,13 @@ bool take_sharding(Draft& draft);
 // One data set, a file or a name on the hub; `theirs` is the key with its name.
 void take_data(Draft& draft, const std::string& name, std::string_view theirs);
 
+// What is said of one data set of several: keys of `data` with their values.
+using DataKeys = std::vector<std::pair<std::string, std::string>>;
+// Which rows they are; empty: refused.
+DataKeys data_keys(Draft& draft, const std::string& name, std::string_view theirs);
+// Sets data to these: one, or the sources of a mix, of which none may be refused.
+void set_data(Draft& draft, const std::vector<DataKeys>& sets, std::string_view theirs);
+
 // `path` as it stands if it exists, else beside the recipe if it exists there, else empty.
 std::string existing_file(const Draft& draft, const std::string& path);
 

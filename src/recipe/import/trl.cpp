@@ -53,7 +53,8 @@ constexpr KeyRow kTrlRows[] = {
     {"model_init_kwargs", Way::Off, "precision",
      "the model is built as its config.json says; types are chosen with --precision"},
     {"dataset_name", Way::Read, "data.json_path"},
-    {"datasets test_split_size", Way::Off, "data", "snug trains on one file; give --data FILE"},
+    {"datasets", Way::Read, "data.sources"},
+    {"test_split_size", Way::By, "data.val_split_fraction", {}, {}, take_held_out},
     {"dataset_train_split", Way::By, "data", {}, {}, take_split},
     {"dataset_config config dataset_test_split",
      Way::Idle,
@@ -190,12 +191,47 @@ void take_training_arguments(Draft& draft) {
 
 }  // namespace
 
+namespace {
+
+// dataset_name, or the mixture of `datasets`.
+void take_trl_data(Draft& draft) {
+  if (draft.find("test_split_size") == nullptr)
+    draft.set("data.val_split_fraction", "0", "dataset_test_split");
+  const Found* mixture = draft.find("datasets");
+  if (mixture == nullptr) {
+    if (const std::string name = draft.text("dataset_name"); !name.empty())
+      take_data(draft, name, "dataset_name");
+    return;
+  }
+  std::vector<DataKeys> sets;
+  for (const YamlNode& set : mixture->node.items) {
+    for (const auto& [key, value] : set.entries)
+      if (const bool is_read = key == "path" || key == "data_files"; !is_read && is_on(value)) {
+        if (key == "split" && value.text != "train")
+          draft.refuse("datasets", "data", fmt::format("split: {}", kOneSplit));
+        else if (key == "columns" || key == "name")
+          draft.idle("datasets", fmt::format("{}: rows say by their columns what they are", key));
+        else if (key != "split")
+          draft.refuse(
+              "datasets", "data",
+              fmt::format("{}: snug does not read this key of a data set; leave it out", key));
+      }
+    const YamlNode* files = find_in(set, "data_files");
+    sets.push_back(data_keys(draft,
+                             files == nullptr           ? text_in(set, "path")
+                             : files->items.size() == 1 ? files->items[0].text
+                                                        : files->text,
+                             "datasets"));
+  }
+  if (!sets.empty()) set_data(draft, sets, "datasets");
+}
+
+}  // namespace
+
 void take_sft_arguments(Draft& draft, std::string_view mask) {
-  if (const std::string name = draft.text("dataset_name"); !name.empty())
-    take_data(draft, name, "dataset_name");
+  take_trl_data(draft);
   if (draft.find("dataset_text_field") == nullptr)
     draft.set("data.prompt_style", "auto", "dataset_text_field");
-  draft.set("data.val_split_fraction", "0", "dataset_test_split");
   const std::string_view masks = draft.on(mask)                    ? mask
                                  : draft.on("assistant_only_loss") ? "assistant_only_loss"
                                                                    : "completion_only_loss";
@@ -306,10 +342,8 @@ void take_reward(Draft& draft) {
 
 void finish_preferences(Draft& draft) {
   take_trl_arguments(draft, "max_length");
-  if (const std::string name = draft.text("dataset_name"); !name.empty())
-    take_data(draft, name, "dataset_name");
+  take_trl_data(draft);
   draft.set("data.prompt_style", "auto", "dataset_name");
-  draft.set("data.val_split_fraction", "0", "dataset_test_split");
   const bool learns_rewards = draft.find("center_rewards_coefficient") != nullptr;
   const bool has_usual_rate = learns_rewards && draft.find("learning_rate") == nullptr;
   draft.set("optimizer.lr", has_usual_rate ? "0.0001" : draft.text("learning_rate"),
@@ -401,7 +435,7 @@ Program trl_preferences() {
 Program trl() {
   return {"TRL",
           {"use_peft", "dataset_name", "dataset_text_field", "dataset_train_split",
-           "completion_only_loss", "assistant_only_loss", "packing_strategy"},
+           "completion_only_loss", "assistant_only_loss", "packing_strategy", "test_split_size"},
           {kModelRows, kSftRows, kTrlRows, transformers_rows(), fsdp_rows()},
           nullptr,
           finish_trl};

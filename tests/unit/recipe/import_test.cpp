@@ -8,6 +8,7 @@
 
 #include "base/files.h"
 #include "recipe/check.h"
+#include "recipe/data_sources.h"
 #include "recipe/import/programs.h"
 #include "recipe/print.h"
 #include "support.h"
@@ -1154,6 +1155,73 @@ TEST(Import, ReadsLlamaFactorysListOfDataSets) {
         R"({"mine": {"file_name": "mine.json", "columns": {"prompt": "topic"}}})");
   EXPECT_CONTAINS(error_of([&] { parse("finetune --config " + (folder / "r.yaml").string()); }),
                   "mine: the column topic as prompt");
+}
+
+// Three programs' ways to name two files.
+TEST(Import, SeveralDataSetsBecomeSources) {
+  const test::TempFolder folder;
+  fs::create_directories(folder / "data");
+  const auto write = [&](const std::string& name, const std::string& text) {
+    std::ofstream(folder / name) << text;
+  };
+  for (const char* name : {"a.jsonl", "b.jsonl", "test.jsonl"}) write(name, "{}\n");
+  const auto sources_of = [&](const std::string& yaml) {
+    write("r.yaml", yaml);
+    const Recipe recipe = parse("finetune --config " + (folder / "r.yaml").string()).recipe;
+    // What is printed says the same.
+    const Recipe printed =
+        recipe_from(print_imported(import_file((folder / "r.yaml").string()), "r.yaml"), {},
+                    Command::FinetuneLora);
+    EXPECT_EQ(printed.data, recipe.data);
+    DataSources found = data_sources(recipe.data, recipe.given_keys);
+    EXPECT_TRUE(found.faults.empty()) << found.faults.front();
+    return std::move(found.all);
+  };
+  const std::string axolotl = "base_model: m\nlearning_rate: 1e-4\nval_set_size: 0.1\n";
+  std::vector<DataSource> sources =
+      sources_of(axolotl +
+                 "datasets:\n  - {path: a.jsonl, type: alpaca}\n"
+                 "  - {path: json, data_files: [b.jsonl], type: chat_template}\n");
+  ASSERT_EQ(sources.size(), 2U);
+  EXPECT_EQ(sources[0].data.json_path, (folder / "a.jsonl").string());
+  EXPECT_EQ(sources[0].data.prompt_style, "alpaca");
+  EXPECT_EQ(sources[0].data.val_split_fraction, 0.1);
+  EXPECT_EQ(sources[1].name, "b.jsonl");
+  EXPECT_EQ(sources[1].data.prompt_style, "chat");
+  sources = sources_of(
+      "base_model: m\nlearning_rate: 1e-4\ndatasets: [{path: a.jsonl, type: alpaca}, "
+      "{path: b.jsonl, type: alpaca}]\ntest_datasets: [{path: test.jsonl}]\n");
+  ASSERT_EQ(sources.size(), 2U);
+  EXPECT_EQ(sources[0].data.val_path, (folder / "test.jsonl").string());
+  EXPECT_EQ(sources[1].data.val_path, std::nullopt);
+  EXPECT_EQ(sources[1].data.val_split_fraction, 0);
+  write("r.yaml", axolotl +
+                      "datasets:\n  - {path: a.jsonl, type: chat_template, chat_template: chatml}\n"
+                      "  - {path: b.jsonl, type: chat_template, chat_template: llama3}\n");
+  EXPECT_CONTAINS(error_of([&] { parse("finetune --config " + (folder / "r.yaml").string()); }),
+                  "different chat templates");
+
+  write("data/dataset_info.json", R"({"one": {"file_name": "../a.jsonl"},
+            "two": {"file_name": "../b.jsonl", "num_samples": 50}})");
+  const std::string factory = "model_name_or_path: m\ntemplate: llama3\ndataset: one, two\n";
+  sources = sources_of(factory + "max_samples: 200\n");
+  ASSERT_EQ(sources.size(), 2U);
+  EXPECT_EQ(sources[0].data.max_samples, 200);
+  EXPECT_EQ(sources[1].data.max_samples, 50);
+  EXPECT_EQ(sources[1].weight, std::nullopt);
+  EXPECT_EQ(sources[1].share, std::nullopt);
+  sources = sources_of(factory + "mix_strategy: interleave_over\ninterleave_probs: 0.3,0.7\n");
+  EXPECT_EQ(sources[0].share, 0.3);
+  EXPECT_EQ(sources[1].share, 0.7);
+  sources = sources_of(factory + "mix_strategy: interleave_under\n");
+  EXPECT_EQ(sources[1].share, 0.5);
+
+  sources = sources_of(
+      "model_name_or_path: m\nuse_peft: true\ntest_split_size: 0.2\ndatasets:\n"
+      "  - path: a.jsonl\n  - {path: json, data_files: b.jsonl, columns: [messages]}\n");
+  ASSERT_EQ(sources.size(), 2U);
+  EXPECT_EQ(sources[1].data.json_path, (folder / "b.jsonl").string());
+  EXPECT_EQ(sources[1].data.val_split_fraction, 0.2);
 }
 
 std::string remarks_of(const Imported& imported) {
