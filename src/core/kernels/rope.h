@@ -1,6 +1,5 @@
-// Rotary position embedding in the half-split layout: element i is rotated with element i + R/2.
-// Tables come from rope_tables.h. float32 inside, one rounding; each element is read and written
-// once.
+// Rotary position embedding: pairs of elements are rotated together. Tables come from
+// rope_tables.h. float32 inside, one rounding; each element is read and written once.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,14 +9,17 @@
 
 namespace snug::kernels {
 
+// Which elements make pair i of R/2: i and i + R/2 as in Llama, or 2i and 2i + 1 as in GLM.
+enum class RopePairs : uint8_t { Halves, Neighbours };
 enum class RopeDirection : uint8_t { Forward, Inverse };  // Inverse is the backward pass
 
 struct RopeApply {
   Scalar type = Scalar::F32;
-  int64_t tokens = 0;        // N
-  int64_t heads = 0;         // H
-  int64_t head_dim = 0;      // D
-  int64_t rotary_dim = 0;    // R <= D, even; 0: D. Elements from R on are left alone
+  int64_t tokens = 0;      // N
+  int64_t heads = 0;       // H
+  int64_t head_dim = 0;    // D
+  int64_t rotary_dim = 0;  // R <= D, even; 0: D. Elements from R on are left alone
+  RopePairs paired = RopePairs::Halves;
   int64_t token_stride = 0;  // in elements; 0: H * D
   void* x = nullptr;         // (N, H, D), turned in place
   // Keys beside queries: turned too, if there are any.

@@ -59,6 +59,7 @@ void rotate_in_place(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
                           .heads = q.size(1),
                           .head_dim = q.size(2),
                           .rotary_dim = 2 * tables.cos.size(1),
+                          .paired = tables.paired,
                           .token_stride = q.stride(0),
                           .x = write_pointer(q),
                           .positions = read_pointer<int32_t>(positions),

@@ -1,4 +1,4 @@
-// Rotary position embedding (Su et al. 2021), in the half-split layout of Hugging Face.
+// Rotary position embedding (Su et al. 2021).
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,6 +13,7 @@ namespace snug::ops {
 struct RopeTables {
   at::Tensor cos, sin;
   at::Tensor query_scale;  // (max positions, 1) float32, by which queries are multiplied besides
+  kernels::RopePairs paired = kernels::RopePairs::Halves;
 };
 
 // Makes tables on `device` for `max_positions` positions and heads that rotate `dim` elements.

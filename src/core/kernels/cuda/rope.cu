@@ -1,5 +1,5 @@
-// A block's threads are pairs (i, i + R/2) of one token, neighbours in i: both halves are read and
-// written in whole lines, and the heads of a token find its table row in the cache.
+// A block's threads are pairs of one token, one behind the other: both halves, or all neighbours,
+// are read and written in whole lines, and the heads of a token find its table row in the cache.
 // Bytes an element, T those of its type:
 //   turn: reads T, writes T
 // SPDX-License-Identifier: Apache-2.0
@@ -30,6 +30,8 @@ struct Rotation {
   int pairs;  // of a token: all heads * half
   int half;
   int head_dim;
+  int step;      // from a pair's first element to the next pair's
+  int distance;  // of a pair's elements
   float direction;
 };
 
@@ -44,8 +46,8 @@ __global__ void __launch_bounds__(kThreads) turn(Rotation<T> a) {
   const bool is_more = head >= a.num_heads;
   const Heads<T>& heads = is_more ? a.more : a.heads;
   const int64_t within = int64_t{is_more ? head - a.num_heads : head} * a.head_dim;
-  T* low = heads.x + token * heads.token_stride + within + i;
-  T* high = low + a.half;
+  T* low = heads.x + token * heads.token_stride + within + i * a.step;
+  T* high = low + a.distance;
   const float x = to_float(*low), y = to_float(*high);
   *low = from_float<T>(x * c - y * s);
   *high = from_float<T>(y * c + x * s);
@@ -66,6 +68,7 @@ void rope_apply(const RopeApply& args, cudaStream_t stream) {
   SNUG_CHECK(pairs <= std::numeric_limits<int>::max(), "{} pairs a token are too many to rotate",
              pairs);
   if (args.tokens == 0 || pairs == 0) return;
+  const bool neighbours = args.paired == RopePairs::Neighbours;
   with_type(args.type, [&](auto type) {
     using T = decltype(type);
     const Rotation<T> a = {
@@ -78,6 +81,8 @@ void rope_apply(const RopeApply& args, cudaStream_t stream) {
         static_cast<int>(pairs),
         static_cast<int>(width / 2),
         static_cast<int>(args.head_dim),
+        neighbours ? 2 : 1,
+        neighbours ? 1 : static_cast<int>(width / 2),
         args.direction == RopeDirection::Forward ? 1.f : -1.f};
     launch("rope_apply", turn<T>, Grid{args.tokens, blocks_for(pairs, kThreads)}, kThreads, 0,
            stream, a);

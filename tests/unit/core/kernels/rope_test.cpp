@@ -12,10 +12,18 @@ namespace rope_test {
 
 struct Case {
   int64_t tokens, heads, head_dim, rotary_dim, token_stride;
+  RopePairs paired = RopePairs::Halves;
 };
 
-const Case kCases[] = {{0, 3, 64, 64, 192}, {1, 1, 2, 2, 2},      {3, 3, 64, 64, 200},
-                       {5, 2, 10, 6, 20},   {70, 9, 64, 64, 576}, {4, 2, 36, 34, 72}};
+const Case kCases[] = {{0, 3, 64, 64, 192},
+                       {1, 1, 2, 2, 2},
+                       {3, 3, 64, 64, 200},
+                       {5, 2, 10, 6, 20},
+                       {70, 9, 64, 64, 576},
+                       {4, 2, 36, 34, 72},
+                       {3, 3, 64, 64, 200, RopePairs::Neighbours},
+                       {5, 2, 10, 6, 20, RopePairs::Neighbours},
+                       {4, 2, 36, 34, 72, RopePairs::Neighbours}};
 
 std::vector<int32_t> positions_of(int64_t tokens) {
   std::vector<int32_t> positions;
@@ -31,7 +39,9 @@ std::vector<double> reference(const Array& x, const Case& c, const RopeTables& t
   for (int64_t token = 0; token < c.tokens; ++token) {
     for (int64_t head = 0; head < c.heads; ++head) {
       for (int64_t i = 0; i < half; ++i) {
-        const int64_t low = token * c.token_stride + head * c.head_dim + i, high = low + half;
+        const bool halves = c.paired == RopePairs::Halves;
+        const int64_t start = token * c.token_stride + head * c.head_dim;
+        const int64_t low = start + (halves ? i : 2 * i), high = low + (halves ? half : 1);
         const double cos = tables.cos[positions[token] * half + i];
         const double sin = direction * tables.sin[positions[token] * half + i];
         y[low] = x[low] * cos - x[high] * sin;
@@ -51,6 +61,7 @@ Array applied(const Array& x, const Case& c, const RopeTables& tables, RopeDirec
               .heads = c.heads,
               .head_dim = c.head_dim,
               .rotary_dim = c.rotary_dim,
+              .paired = c.paired,
               .token_stride = c.token_stride,
               .x = y.data(),
               .positions = positions.data(),

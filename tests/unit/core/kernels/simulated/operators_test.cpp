@@ -416,7 +416,8 @@ TEST(SimulatedRope, IsTheCpus) {
   for (const Scalar type : kAllTypes) {
     for (const int64_t rotary : {0, 4}) {
       for (const auto direction : {RopeDirection::Forward, RopeDirection::Inverse}) {
-        for (const int64_t tokens : {0, 1, 45}) {
+        for (const int64_t tokens : {0, 1, 44, 45}) {
+          const RopePairs paired = tokens % 2 == 0 ? RopePairs::Neighbours : RopePairs::Halves;
           const int64_t heads = 3, dim = 10, stride = heads * dim + 7,
                         half = (rotary ? rotary : dim) / 2;
           const Array x = random_array(type, tokens * stride, 1);
@@ -431,8 +432,9 @@ TEST(SimulatedRope, IsTheCpus) {
                          .heads = heads,
                          .head_dim = dim,
                          .rotary_dim = rotary,
+                         .paired = paired,
                          .token_stride = stride,
-                         .more_heads = tokens % 2,
+                         .more_heads = tokens > 1 ? 1 : 0,
                          .max_positions = 50,
                          .direction = direction};
           Array expected = x, expected_more = more;
