@@ -10,9 +10,9 @@ from pathlib import Path
 
 import torch
 from parity_case import BATCH, jitter, ragged, write_case
-from transformers import (AutoModelForCausalLM, Exaone4Config, FalconConfig, Gemma2Config, Gemma3TextConfig, GPT2Config, GPTNeoXConfig, GptOssConfig, GraniteConfig, Ministral3Config, MinistralConfig, MixtralConfig,
+from transformers import (AutoModelForCausalLM, Ernie4_5Config, Exaone4Config, FalconConfig, Gemma2Config, Gemma3TextConfig, GemmaConfig, GlmConfig, GPT2Config, GPTNeoXConfig, GptOssConfig, GraniteConfig, HeliumConfig, Ministral3Config, MinistralConfig, MixtralConfig,
                           Olmo2Config, Olmo3Config, OlmoeConfig, OPTConfig, Phi3Config,
-                          Qwen3Config, Qwen3MoeConfig, SmolLM3Config, StableLmConfig, Starcoder2Config, T5Config, T5ForConditionalGeneration)
+                          Qwen3Config, Qwen3MoeConfig, SeedOssConfig, SmolLM3Config, StableLmConfig, Starcoder2Config, T5Config, T5ForConditionalGeneration)
 
 VOCABULARY = 96
 
@@ -79,6 +79,13 @@ DECODERS = {
     # Caps low enough to matter.
     "gemma2": Gemma2Config(**{**SMALL, "pad_token_id": 0}, head_dim=12, query_pre_attn_scalar=9, sliding_window=5,
                            attn_logit_softcapping=2.0, final_logit_softcapping=3.0),
+    "gemma": GemmaConfig(**{**SMALL, "pad_token_id": 0}, head_dim=12, tie_word_embeddings=True),
+    # Neighbours rotate together, in half of a head; biases of q, k and v alone.
+    "glm": GlmConfig(**SMALL, head_dim=12, attention_bias=True),
+    "ernie4-5": Ernie4_5Config(**SMALL, head_dim=12, use_bias=True, tie_word_embeddings=True),
+    "helium": HeliumConfig(**SMALL, head_dim=8),
+    # With dropout, as its published models.
+    "seed-oss": SeedOssConfig(**SMALL, head_dim=12, attention_dropout=0.1, residual_dropout=0.1),
     "gpt-neox": GPTNeoXConfig(**NEOX),
     # One after the other, without biases of attention, all of a head rotates.
     "gpt-neox-serial": GPTNeoXConfig(**NEOX, use_parallel_residual=False, attention_bias=False, hidden_act="gelu_new", tie_word_embeddings=True,

@@ -287,6 +287,8 @@ Config read_config(const json& file, const std::string& where) {
     if (c.json.contains(theirs)) c.json[ours] = c.json[theirs];
   flatten_rope(c, file, where);
   const ConfigFields fields(c.json, where);
+  // Gemma's first files say gelu and mean its form with tanh.
+  if (type == "gemma" && c.json["hidden_act"] == "gelu") c.json["hidden_act"] = "gelu_pytorch_tanh";
   const char* activation = fields.has("hidden_activation") ? "hidden_activation" : "hidden_act";
   c.activation = ops::activation_of(fields.text(activation), where + ": " + activation);
   if (c.family->unit_offset) c.norm_form = kernels::NormForm::Gemma;
@@ -296,8 +298,11 @@ Config read_config(const json& file, const std::string& where) {
   c.residual_dropout = fields.probability("residual_dropout", 0);
   c.embedding_dropout = fields.probability("embedding_dropout", 0);
   const bool use_bias = fields.boolean("use_bias", false);
-  c.output_bias = use_bias || fields.boolean("attention_bias", false);
-  c.qkv_bias = c.family->qkv_bias || c.output_bias || fields.boolean("use_qkv_bias", false);
+  const bool attention_bias = fields.boolean("attention_bias", false);
+  c.output_bias = use_bias || (c.family->plain_output ? fields.boolean("attention_out_bias", false)
+                                                      : attention_bias);
+  c.qkv_bias =
+      c.family->qkv_bias || use_bias || attention_bias || fields.boolean("use_qkv_bias", false);
   c.mlp_bias = c.family->mlp_bias || use_bias || fields.boolean("mlp_bias", false);
   c.parallel_residual = fields.boolean("use_parallel_residual", false);
   fields.ids("bos_token_id");

@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "core/kernels/rope.h"
+
 namespace snug::models::decoder {
 
 // Where a block's norms are: before attention and MLP, after them, or both.
@@ -26,12 +28,17 @@ enum class GgufRows { Same, Paired };
 struct WeightNames {
   const char* embedding = "model.embed_tokens";
   const char* layers = "model.layers.";
-  const char* qkv = "self_attn.qkv_proj";  // of a fused family; else q_proj and so on beside it
+  const char* qkv = "self_attn.qkv_proj";  // where it is fused; else q_proj and so on beside it
   const char* output = "self_attn.o_proj";
-  // Norms of a block whose attention and MLP both read its input, each through a norm of its own.
+  // Norm before attention, of a block whose attention and MLP both read its input, each through a
+  // norm of its own.
   const char* attention_norm = "input_layernorm";
+  // Before the MLP, of such a block and of one with norms before and after.
   const char* mlp_norm = "post_attention_layernorm";
-  const char* up = "mlp.gate_up_proj";  // of a fused family
+  // Behind attention and MLP, where there are any.
+  const char* after_attention_norm = "post_attention_layernorm";
+  const char* after_mlp_norm = "post_feedforward_layernorm";
+  const char* up = "mlp.gate_up_proj";  // where it is fused with the gate, or alone
   const char* down = "mlp.down_proj";
   // A mixture's router; its experts, "<experts>.0." and so on, and their layers.
   const char* router = "mlp.gate";
@@ -48,13 +55,15 @@ struct Family {
   std::string_view class_name;  // in transformers
   std::string_view gguf = {};   // general.architecture of GGUF files; empty: there are none
   GgufRows gguf_rows = GgufRows::Same;
-  bool gguf_window = false;  // whether GGUF files have the sliding window
-  bool in_litgpt = false;    // whether snug reads and writes LitGPT's files of it
-  bool qkv_bias = false;     // q, k and v have biases, whatever the config says
+  bool gguf_window = false;   // whether GGUF files have the sliding window
+  bool in_litgpt = false;     // whether snug reads and writes LitGPT's files of it
+  bool qkv_bias = false;      // q, k and v have biases, whatever the config says
+  bool plain_output = false;  // attention_bias is of q, k and v alone
   Norms norms = Norms::Before;
   QkNorm qk_norm = QkNorm::None;
   bool unit_offset = false;  // norms multiply by 1 + weight
-  bool fused = false;        // one layer for q, k and v, and one for gate and up
+  bool fused_qkv = false;    // one layer for q, k and v
+  bool fused_gate = false;   // one layer for gate and up
   // The fused layer has each key-value head's queries, its key and its value side by side.
   bool interleaved = false;
   bool layer_norm = false;  // layer norms with biases in place of RMSNorms
@@ -67,6 +76,7 @@ struct Family {
   // The last of so many layers sees all, unless the config says which layers have a window.
   int64_t window_pattern = 0;
   WindowRope window_rope = WindowRope::Same;
+  kernels::RopePairs rope_pairs = kernels::RopePairs::Halves;
   bool scaled_queries = false;  // by llama_4_scaling_beta
   WeightNames names = {};
   bool scaled_embedding = false;  // the embedding is multiplied by sqrt(hidden_size)

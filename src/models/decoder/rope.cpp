@@ -28,8 +28,8 @@ at::Tensor shifted_where_long(const nn::Batch& batch, int64_t longest, int64_t s
 
 }  // namespace
 
-void Rope::prepare(const kernels::cpu::RopeScaling& scaling, int64_t dim, int64_t max_seqlen,
-                   at::Device device) {
+void Rope::prepare(const kernels::cpu::RopeScaling& scaling, int64_t dim, kernels::RopePairs pairs,
+                   int64_t max_seqlen, at::Device device) {
   const auto tables_of = [&](int64_t positions) {
     return ops::make_rope_tables(scaling, dim, positions, device);
   };
@@ -43,11 +43,13 @@ void Rope::prepare(const kernels::cpu::RopeScaling& scaling, int64_t dim, int64_
   const bool has_both = scaling.type == kernels::cpu::RopeType::LongRope && max_seqlen > original;
   short_rows_ = has_both ? original : 0;
   tables_ = tables_of(max_seqlen);
+  tables_.paired = pairs;
   if (!has_both) return;
   const ops::RopeTables of_short = tables_of(original);
   tables_ = {.cos = at::cat({of_short.cos, tables_.cos}),
              .sin = at::cat({of_short.sin, tables_.sin}),
-             .query_scale = {}};
+             .query_scale = {},
+             .paired = pairs};
 }
 
 at::Tensor Rope::places(const nn::Batch& batch) const {

@@ -18,8 +18,8 @@ class Rope {
  public:
   // Makes the tables for rows of up to max_seqlen tokens and heads that rotate `dim` elements.
   // Throws UserError if the scaling's factors are invalid.
-  void prepare(const kernels::cpu::RopeScaling& scaling, int64_t dim, int64_t max_seqlen,
-               at::Device device);
+  void prepare(const kernels::cpu::RopeScaling& scaling, int64_t dim, kernels::RopePairs pairs,
+               int64_t max_seqlen, at::Device device);
 
   const ops::RopeTables& tables() const { return tables_; }
 

@@ -44,7 +44,7 @@ std::vector<nn::Linear> qkv_layers(const Config& c, const std::string& layer) {
   const std::string name = layer + "self_attn.";
   const int64_t q = c.num_attention_heads * c.head_dim, kv = c.num_key_value_heads * c.head_dim;
   const nn::Bias bias = bias_if(c.qkv_bias);
-  if (!c.family->fused)
+  if (!c.family->fused_qkv)
     return {{name + "q_proj", nn::Role::Query, c.hidden_size, q, bias},
             {name + "k_proj", nn::Role::Key, c.hidden_size, kv, bias},
             {name + "v_proj", nn::Role::Value, c.hidden_size, kv, bias}};
@@ -57,7 +57,7 @@ std::vector<nn::Linear> gate_up_layers(const Config& c, const std::string& layer
   if (!c.family->gated)
     return {
         {layer + c.family->names.up, nn::Role::MlpInput, c.hidden_size, c.intermediate_size, bias}};
-  if (!c.family->fused)
+  if (!c.family->fused_gate)
     return {{name + "gate_proj", nn::Role::MlpInput, c.hidden_size, c.intermediate_size, bias},
             {name + "up_proj", nn::Role::MlpInput, c.hidden_size, c.intermediate_size, bias}};
   return {{layer + c.family->names.up, nn::Role::MlpInput, c.hidden_size, 2 * c.intermediate_size,
@@ -95,8 +95,8 @@ const char* norm_of_attention(const Config& c) {
 }
 
 const char* norm_of_mlp(const Config& c) {
-  if (c.family->norms != Norms::Before) return "pre_feedforward_layernorm";
-  return c.parallel_residual ? c.family->names.mlp_norm : "post_attention_layernorm";
+  const bool has_own = c.parallel_residual || c.family->norms == Norms::Both;
+  return has_own ? c.family->names.mlp_norm : "post_attention_layernorm";
 }
 
 }  // namespace
@@ -162,12 +162,12 @@ Block::Block(const Config& c, int64_t layer, const Rope* rope)
       name_(c.family->names.layers + std::to_string(layer) + "."),
       before_attention_(
           block_norm(c, c.family->norms != Norms::After, name_ + norm_of_attention(c))),
-      after_attention_(
-          block_norm(c, c.family->norms != Norms::Before, name_ + "post_attention_layernorm")),
+      after_attention_(block_norm(c, c.family->norms != Norms::Before,
+                                  name_ + c.family->names.after_attention_norm)),
       before_mlp_(
           block_norm(c, c.family->norms != Norms::After && !c.shared_norm, name_ + norm_of_mlp(c))),
       after_mlp_(
-          block_norm(c, c.family->norms != Norms::Before, name_ + "post_feedforward_layernorm")),
+          block_norm(c, c.family->norms != Norms::Before, name_ + c.family->names.after_mlp_norm)),
       qkv_(qkv_layers(c, name_)),
       o_(name_ + c.family->names.output, nn::Role::Projection, c.num_attention_heads * c.head_dim,
          c.hidden_size, bias_if(c.output_bias)),
@@ -257,7 +257,8 @@ at::Tensor Block::mlp(const at::Tensor& x, nn::State& state, const nn::Batch& ba
                        config_.residual_dropout, name_ + "mlp.dropout", pass, down_->weight());
   const int64_t features = gate_up_.front().out_features() / 2;  // where both are one
   const std::vector<at::Tensor> wide = project(x, gate_up_, {features, features}, batch, pass);
-  return down_->forward_gated(wide[0], wide[1], config_.activation, pass);
+  return nn::dropout(down_->forward_gated(wide[0], wide[1], config_.activation, pass),
+                     config_.residual_dropout, name_ + "mlp.dropout", pass, down_->weight());
 }
 
 nn::State Block::forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) {
@@ -371,7 +372,7 @@ std::vector<nn::SplitRow> DecoderModel::split() const {
 // A layer of q, k and v is split by thirds, or into whole groups of heads that share a key.
 std::vector<HeadCount> DecoderModel::head_counts() const {
   std::vector<HeadCount> counts = Model::head_counts();
-  if (config_.family->fused && !config_.family->interleaved &&
+  if (config_.family->fused_qkv && !config_.family->interleaved &&
       config_.num_attention_heads != config_.num_key_value_heads)
     counts.push_back({"layer of queries, keys and values in unequal parts", 1});
   if (config_.num_experts > 0)
@@ -389,9 +390,10 @@ double DecoderModel::flops_per_token(double seqlen, double pictures) const {
 
 void DecoderModel::prepare(at::Device device, int64_t max_seqlen) {
   const memory::CategoryGuard category(memory::Category::Data);
-  rope_.prepare(config_.rope, config_.rotary_dim, max_seqlen, device);
+  const kernels::RopePairs pairs = config_.family->rope_pairs;
+  rope_.prepare(config_.rope, config_.rotary_dim, pairs, max_seqlen, device);
   if (std::ranges::find(config_.layers, Rotation::Window, &Layer::rotation) != config_.layers.end())
-    window_rope_.prepare(config_.window_rope, config_.rotary_dim, max_seqlen, device);
+    window_rope_.prepare(config_.window_rope, config_.rotary_dim, pairs, max_seqlen, device);
 }
 
 // Where the config has dropout.

@@ -128,7 +128,7 @@ void DecoderModel::make_attention(Block& block, const std::string& name) {
                 queries = config_.num_attention_heads * config_.head_dim,
                 keys = config_.num_key_value_heads * config_.head_dim;
   const bool bias = config_.qkv_bias;
-  if (config_.family->fused) {
+  if (config_.family->fused_qkv) {
     block.q = linear(width, queries + 2 * keys, bias, name + names.qkv);
   } else {
     block.q = linear(width, queries, bias, name + "self_attn.q_proj");
@@ -157,7 +157,7 @@ void DecoderModel::make_mlp(Block& block, const std::string& name) {
     block.experts.emplace(config_, modules_);
     return;
   }
-  if (family.gated && !family.fused) {
+  if (family.gated && !family.fused_gate) {
     block.gate = linear(width, inner, bias, name + "mlp.gate_proj");
     block.up = linear(width, inner, bias, name + "mlp.up_proj");
   } else {
@@ -197,7 +197,7 @@ at::Tensor DecoderModel::in_places(const at::Tensor& x, const Places& places) co
   const decoder::Family& family = *config_.family;
   const int64_t turning = config_.rotary_dim;
   if (liger_) return liger::rotated(x, places.cos, places.sin);
-  if (turning == config_.head_dim && !family.fused) {
+  if (turning == config_.head_dim && !family.fused_qkv) {
     const at::Tensor turned = rotated(x, places.cos, places.sin);
     return rotates_in_float_ ? turned.to(x.scalar_type()) : turned;
   }
@@ -213,7 +213,7 @@ std::vector<at::Tensor> DecoderModel::heads(const Block& block, const at::Tensor
   };
   if (config_.family->interleaved)
     return run(block.q, x).view({B, T, -1, 3 * D}).transpose(1, 2).chunk(3, -1);
-  if (config_.family->fused) {
+  if (config_.family->fused_qkv) {
     const int64_t queries = config_.num_attention_heads * D, keys = config_.num_key_value_heads * D;
     std::vector<at::Tensor> parts = run(block.q, x).split_with_sizes({queries, keys, keys}, -1);
     for (at::Tensor& part : parts) part = apart(part);
@@ -280,7 +280,7 @@ at::Tensor DecoderModel::activated(const at::Tensor& x) const {
 at::Tensor DecoderModel::mlp(const Block& block, const at::Tensor& x) {
   if (block.experts) return block.experts->forward(x);
   if (!config_.family->gated) return run(block.down, activated(run(block.up, x)));
-  if (!config_.family->fused) {
+  if (!config_.family->fused_gate) {
     const at::Tensor gate = run(block.gate, x);
     if (liger_) return run(block.down, liger::gated(gate, run(block.up, x)));
     return run(block.down, activated(gate) * run(block.up, x));

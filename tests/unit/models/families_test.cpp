@@ -111,6 +111,12 @@ TEST_F(FromConfig, PublishedSizesOfDecoders) {
                       {"max_position_embeddings", 65536}};
   expect("olmo3", 100278, 4096, 11008, 32, 32, 32, olmo3, 7'298'011'136);
   expect("phi3", 32064, 3072, 8192, 32, 32, 32, {{"embd_pdrop", 0.0}}, 3'821'079'552);
+  expect("gemma", 256000, 2048, 16384, 18, 8, 1, {{"head_dim", 256}}, 2'506'172'416);
+  expect("gemma", 256000, 3072, 24576, 28, 16, 16, {{"hidden_act", "gelu"}}, 8'537'680'896);
+  expect("glm", 151552, 4096, 13696, 40, 32, 2, {{"head_dim", 128}}, 9'399'951'360);
+  expect("ernie4_5", 103424, 1024, 3072, 18, 16, 2, {{"use_bias", false}}, 360'748'032);
+  expect("seed_oss", 155136, 5120, 27648, 64, 80, 8, {{"attention_out_bias", false}},
+         36'151'104'512);
   expect("gemma2", 256000, 2304, 9216, 26, 8, 4, {{"cache_implementation", "hybrid"}},
          2'614'341'888);
   expect("gemma3_text", 262144, 1152, 6912, 26, 4, 1, {{"sliding_window", 512}}, 999'885'952);
