@@ -88,6 +88,7 @@ std::vector<Case> cases() {
       {"four norms, capped scores and logits", "gemma2", kFourHeads},
       {"two rotary bases", "gemma3", kFourHeads},
       {"one layer for q, k and v, and one for gate and up", "phi3", kFourHeads},
+      {"neighbours turned, one layer for gate and up, norms by other names", "glm4", kFourHeads},
       {"neighbours turned, biases everywhere", "ernie4-5", kFourHeads},
       {"neighbours turned, a head of its own", "helium", kFourHeads},
       {"norms with an offset, a scaled embedding", "gemma", kFourHeads},

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 from parity_case import BATCH, jitter, ragged, write_case
-from transformers import (AutoModelForCausalLM, Ernie4_5Config, Exaone4Config, FalconConfig, Gemma2Config, Gemma3TextConfig, GemmaConfig, GlmConfig, GPT2Config, GPTNeoXConfig, GptOssConfig, GraniteConfig, HeliumConfig, Ministral3Config, MinistralConfig, MixtralConfig,
+from transformers import (AutoModelForCausalLM, Ernie4_5Config, Exaone4Config, FalconConfig, Gemma2Config, Gemma3TextConfig, GemmaConfig, Glm4Config, GlmConfig, GPT2Config, GPTNeoXConfig, GptOssConfig, GraniteConfig, HeliumConfig, Ministral3Config, MinistralConfig, MixtralConfig,
                           Olmo2Config, Olmo3Config, OlmoeConfig, OPTConfig, Phi3Config,
                           Qwen3Config, Qwen3MoeConfig, SeedOssConfig, SmolLM3Config, StableLmConfig, Starcoder2Config, T5Config, T5ForConditionalGeneration)
 
@@ -82,6 +82,9 @@ DECODERS = {
     "gemma": GemmaConfig(**{**SMALL, "pad_token_id": 0}, head_dim=12, tie_word_embeddings=True),
     # Neighbours rotate together, in half of a head; biases of q, k and v alone.
     "glm": GlmConfig(**SMALL, head_dim=12, attention_bias=True),
+    # With norms behind attention and MLP.
+    "glm4": Glm4Config(**SMALL, head_dim=12, attention_bias=False, rope_parameters=dict(
+        rope_type="yarn", rope_theta=10000.0, partial_rotary_factor=0.5, factor=4.0, original_max_position_embeddings=16)),
     "ernie4-5": Ernie4_5Config(**SMALL, head_dim=12, use_bias=True, tie_word_embeddings=True),
     "helium": HeliumConfig(**SMALL, head_dim=8),
     # With dropout, as its published models.

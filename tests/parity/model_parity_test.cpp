@@ -312,7 +312,7 @@ INSTANTIATE_TEST_SUITE_P(
                       "mistral", "ministral", "ministral3", "qwen2", "qwen2-windows", "qwen3",
                       "granite", "smollm3", "olmo2", "olmo2-dynamic", "olmo3", "exaone4",
                       "exaone4-full", "phi3", "phi3-longrope", "phi3-factors", "gemma", "gemma2",
-                      "gemma3", "glm", "ernie4-5", "helium", "seed-oss", "gpt2",
+                      "gemma3", "glm", "glm4", "ernie4-5", "helium", "seed-oss", "gpt2",
                       "gpt2-untied", "gpt-neox", "gpt-neox-serial", "falcon", "falcon-grouped",
                       "falcon-shared-norm", "falcon-serial", "starcoder2", "stablelm", "olmoe",
                       "qwen3-moe", "mixtral", "gpt-oss", "olmoe-balanced", "qwen3-moe-balanced",

@@ -114,6 +114,7 @@ TEST_F(FromConfig, PublishedSizesOfDecoders) {
   expect("gemma", 256000, 2048, 16384, 18, 8, 1, {{"head_dim", 256}}, 2'506'172'416);
   expect("gemma", 256000, 3072, 24576, 28, 16, 16, {{"hidden_act", "gelu"}}, 8'537'680'896);
   expect("glm", 151552, 4096, 13696, 40, 32, 2, {{"head_dim", 128}}, 9'399'951'360);
+  expect("glm4", 151552, 4096, 13696, 40, 32, 2, {{"rms_norm_eps", 1e-5}}, 9'400'279'040);
   expect("ernie4_5", 103424, 1024, 3072, 18, 16, 2, {{"use_bias", false}}, 360'748'032);
   expect("seed_oss", 155136, 5120, 27648, 64, 80, 8, {{"attention_out_bias", false}},
          36'151'104'512);
