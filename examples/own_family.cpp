@@ -1,4 +1,4 @@
-// A family of decoders of one's own: the first Gemma (Gemma Team 2024, arXiv:2403.08295), which
+// A family of decoders of one's own: the Code World Model (CWM Team 2025, arXiv:2510.02387), which
 // snug's table does not have, as a row. Usage: own_family FOLDER [OPTION...]; a small config.json
 // is written there.
 // SPDX-License-Identifier: Apache-2.0
@@ -14,28 +14,29 @@
 namespace {
 
 constexpr const char* kConfig = R"({
-  "model_type": "gemma", "vocab_size": 96, "hidden_size": 32, "intermediate_size": 64,
+  "model_type": "cwm", "vocab_size": 96, "hidden_size": 32, "intermediate_size": 64,
   "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 1, "head_dim": 16,
-  "max_position_embeddings": 64, "hidden_activation": "gelu_pytorch_tanh"
+  "max_position_embeddings": 64, "sliding_window": 8,
+  "layer_types": ["full_attention", "sliding_attention"]
 })";
 
-void add_gemma() {
-  snug::add_family({.model_type = "gemma",
-                    .class_name = "GemmaForCausalLM",
-                    .unit_offset = true,  // norms multiply by 1 + weight
-                    .scaled_embedding = true,
-                    .defaults = R"({"head_dim": 256, "num_key_value_heads": 16,
-                                    "hidden_act": "gelu_pytorch_tanh",
-                                    "hidden_activation": "gelu_pytorch_tanh",
-                                    "attention_bias": false, "max_position_embeddings": 8192,
-                                    "tie_word_embeddings": true})"});
+void add_cwm() {
+  snug::add_family({.model_type = "cwm",
+                    .class_name = "CwmForCausalLM",
+                    .defaults = R"({"head_dim": 128, "num_key_value_heads": 8, "mlp_bias": false,
+                                    "rms_norm_eps": 1e-5, "rope_theta": 1000000.0,
+                                    "rope_scaling": {"rope_type": "llama3", "factor": 16.0,
+                                      "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                                      "original_max_position_embeddings": 8192},
+                                    "sliding_window": 8192, "layer_types": null,
+                                    "max_position_embeddings": 131072})"});
 }
 
 int run(int argc, char** argv) {
   const std::filesystem::path folder = argv[1];
   std::filesystem::create_directories(folder);
   std::ofstream(folder / "config.json") << kConfig;
-  add_gemma();
+  add_cwm();
   std::vector<std::string> options{"--model.config", folder / "config.json", "--precision",
                                    "32-true"};
   options.insert(options.end(), argv + 2, argv + argc);
