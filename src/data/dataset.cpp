@@ -290,6 +290,33 @@ void check_answers(const DatasetOptions& options, const NamedSet* set) {
                     options.classes ? "in files have no labels" : "are no answers to compare");
 }
 
+// Where the last `fraction` of a text begins: behind an end of line or a blank, or at a letter.
+size_t end_of_beginning(const std::string& text, double fraction) {
+  const auto wanted = static_cast<size_t>((1 - fraction) * static_cast<double>(text.size()));
+  for (const char* marks : {"\n", " \t"}) {
+    // Not so far that most of the end would be left.
+    const size_t found = text.find_first_of(marks, wanted);
+    if (found != text.npos && found - wanted < (text.size() - wanted) / 2) return found + 1;
+  }
+  size_t at = wanted;
+  while (at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0U) == 0x80U) ++at;
+  return at;
+}
+
+// Holds out the end of each document.
+Split hold_out_ends(std::vector<Row> documents, double fraction) {
+  Split split{.train = std::move(documents), .validation = {}};
+  for (Row& document : split.train) {
+    const size_t end = end_of_beginning(document.output, fraction);
+    if (end == 0 || end >= document.output.size()) continue;
+    Row held_out = document;
+    held_out.output.erase(0, end);
+    document.output.resize(end);
+    split.validation.push_back(std::move(held_out));
+  }
+  return split;
+}
+
 Split read_split(const DatasetOptions& options, const NamedSet* set,
                  const DownloadFunction& download, std::set<std::string>& unread) {
   const Columns columns = columns_for(options, unread);
@@ -314,6 +341,10 @@ Split read_split(const DatasetOptions& options, const NamedSet* set,
                            : options.name == "HFDataset" || is_text(options) ? kUsualHeldOut
                                                                              : 0;
   const double fraction = options.val_split_fraction.value_or(otherwise);
+  // A document more or less would be too much of a few.
+  const bool are_few = fraction * static_cast<double>(split.train.size()) < 1;
+  if (is_text(options) && fraction > 0 && fraction < 1 && are_few)
+    return hold_out_ends(std::move(split.train), fraction);
   return split_rows(std::move(split.train), fraction, options.seed,
                     set ? set->rounding : SplitRounding::Down);
 }

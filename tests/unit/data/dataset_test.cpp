@@ -401,5 +401,61 @@ TEST(Dataset, CacheFolderFollowsTheEnvironment) {
   before ? ::setenv("SNUG_CACHE", kept.c_str(), 1) : ::unsetenv("SNUG_CACHE");
 }
 
+// What is held out of a book is its end, of a few books the end of each; a library holds out books.
+TEST(Dataset, FewTextsHoldOutTheirEnds) {
+  const Folder folder;
+  fs::create_directories(folder / "books");
+  const auto document = [](int lines) {
+    std::string text;
+    for (int i = 0; i < lines; ++i) text += "line " + std::to_string(i) + "\n";
+    return text;
+  };
+  DatasetOptions options{.name = "TextFiles",
+                         .long_rows = LongRows::Auto,
+                         .max_seq_length = 64,
+                         .path = folder / "books"};
+  const auto loaded = [&](int books) {
+    for (int i = 0; i < books; ++i)
+      folder.write("books/" + std::to_string(i) + ".txt", document(100));
+    return load_dataset(options, byte_encoder(false), nullptr);
+  };
+  const auto text_of = [](const SampleStore& store) {
+    std::string text;
+    for (int64_t i = 0; i < store.count(); ++i)
+      for (const int32_t stored : store.stored_ids(i)) {
+        const int32_t id = stored < 0 ? ~stored : stored;
+        if (id >= kFirstByte) text += static_cast<char>(id - kFirstByte);
+      }
+    return text;
+  };
+  const Dataset one = loaded(1);
+  EXPECT_EQ(text_of(one.train) + text_of(one.validation), document(100)) << "nothing is lost";
+  EXPECT_TRUE(text_of(one.validation).starts_with("line 9")) << text_of(one.validation);
+  EXPECT_NEAR(static_cast<double>(text_of(one.validation).size()), 0.05 * 790, 10);
+  const Dataset three = loaded(3);
+  EXPECT_EQ(text_of(three.train).size() + text_of(three.validation).size(),
+            3 * document(100).size());
+  EXPECT_EQ(text_of(three.validation).size(), 3 * text_of(one.validation).size());
+  const Dataset many = loaded(40);
+  EXPECT_EQ(text_of(many.validation).size(), 2 * document(100).size());
+  options.val_split_fraction = 0.0;
+  EXPECT_TRUE(load_dataset(options, byte_encoder(false), nullptr).validation.empty());
+}
+
+// A text of one line is cut between words, one of other letters between those.
+TEST(Dataset, AnEndThatIsHeldOutBeginsWithAWholeLetter) {
+  const Folder folder;
+  const auto split = [&](const std::string& text) {
+    DatasetOptions options{.name = "TextFiles",
+                           .val_split_fraction = 0.3,
+                           .max_seq_length = 500,
+                           .path = folder.write("a.txt", text)};
+    const Dataset dataset = load_dataset(options, byte_encoder(false), nullptr);
+    return dataset.validation_rows.at(0).output;
+  };
+  EXPECT_EQ(split("one two three four five six seven"), "six seven");
+  EXPECT_EQ(split("äöüäöüäöüä"), "öüä");
+}
+
 }  // namespace
 }  // namespace snug::data
