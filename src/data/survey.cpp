@@ -44,25 +44,40 @@ void find_duplicates(const Dataset& dataset, DataSurvey& result) {
       continue;
     }
     ++result.duplicates;
-    if (!result.first_duplicate) result.first_duplicate = {same->second, at};
+    if (result.repeated.size() < kNamedSamples) result.repeated.emplace_back(same->second, at);
   }
 }
 
-// Counts held-out samples that are also trained on.
+// Held-out samples that are also trained on.
 void find_shared(const Dataset& dataset, DataSurvey& result) {
   if (dataset.train_pictures.rows != nullptr) return;
-  std::unordered_multimap<uint64_t, int64_t> held_out;
-  for (int64_t i = 0; i < dataset.validation.count(); ++i)
-    held_out.emplace(hash_of(dataset.validation.stored_ids(i)), i);
-  std::vector<bool> is_shared(static_cast<size_t>(dataset.validation.count()));
-  for (int64_t i = 0; i < dataset.train.count(); ++i) {
-    const auto ids = dataset.train.stored_ids(i);
-    const auto [begin, end] = held_out.equal_range(hash_of(ids));
-    for (auto other = begin; other != end; ++other)
-      if (std::ranges::equal(dataset.validation.stored_ids(other->second), ids, {}, id_of, id_of))
-        is_shared[static_cast<size_t>(other->second)] = true;
+  std::unordered_multimap<uint64_t, int64_t> trained;
+  for (int64_t i = 0; i < dataset.train.count(); ++i)
+    trained.emplace(hash_of(dataset.train.stored_ids(i)), i);
+  for (int64_t i = 0; i < dataset.validation.count(); ++i) {
+    const auto ids = dataset.validation.stored_ids(i);
+    const auto [begin, end] = trained.equal_range(hash_of(ids));
+    const auto same = std::find_if(begin, end, [&](const auto& other) {
+      return std::ranges::equal(dataset.train.stored_ids(other.second), ids, {}, id_of, id_of);
+    });
+    if (same == end) continue;
+    ++result.held_out_in_training;
+    if (result.in_both.size() < kNamedSamples)
+      result.in_both.push_back({{true, i}, {false, same->second}});
   }
-  result.held_out_in_training = std::ranges::count(is_shared, true);
+}
+
+// Of samples that teach anything at all.
+void find_nearly_empty(const Dataset& dataset, DataSurvey& result) {
+  for (const SampleAt at : samples_by_row(dataset)) {
+    const SampleStore& store = store_of(dataset, at);
+    int64_t learnt = 0;
+    for (int64_t d = 0; d < store.num_documents(at.index); ++d)
+      learnt += learnt_tokens(store, at.index, d);
+    if (learnt != 1) continue;
+    ++result.nearly_empty;
+    if (result.short_of_words.size() < kNamedSamples) result.short_of_words.push_back(at);
+  }
 }
 
 std::vector<LengthBin> bins_of(const std::vector<int64_t>& sorted) {
@@ -146,6 +161,7 @@ DataSurvey survey(const Dataset& dataset) {
   result.lengths = bins_of(lengths);
   find_duplicates(dataset, result);
   find_shared(dataset, result);
+  find_nearly_empty(dataset, result);
   return result;
 }
 

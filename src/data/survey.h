@@ -33,9 +33,15 @@ struct DataSurvey {
   int64_t without_loss = 0;
   std::map<std::string, int64_t> left_out;  // what rows have and samples have not
   int64_t duplicates = 0;                   // samples with the same tokens as an earlier row
-  std::optional<std::pair<SampleAt, SampleAt>> first_duplicate;
-  int64_t held_out_in_training = 0;  // held-out samples that are also trained on
+  int64_t held_out_in_training = 0;         // held-out samples that are also trained on
+  int64_t nearly_empty = 0;                 // with one token to learn, such as an answer's end
+  // Some of each, by their rows: a sample beside the one before it, and beside one trained on.
+  std::vector<std::pair<SampleAt, SampleAt>> repeated, in_both;
+  std::vector<SampleAt> short_of_words;
 };
+
+// Samples in each of those lists, at most.
+inline constexpr size_t kNamedSamples = 100;
 
 DataSurvey survey(const Dataset& dataset);
 

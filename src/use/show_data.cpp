@@ -272,6 +272,25 @@ std::string words_on_row(const data::Dataset& dataset, data::SampleAt at) {
          (source != nullptr ? " of " + printable(source->name) : "");
 }
 
+constexpr size_t kNamedRows = 3;
+
+std::string words_on_rows(const data::Dataset& dataset, const std::vector<data::SampleAt>& all) {
+  std::vector<std::string> rows;
+  for (size_t i = 0; i < std::min(kNamedRows, all.size()); ++i)
+    rows.push_back(words_on_row(dataset, all[i]));
+  return fmt::format("{} {}{}", all.size() == 1 ? "row" : "rows", fmt::join(rows, ", "),
+                     all.size() > kNamedRows ? ", …" : "");
+}
+
+std::string words_on_pairs(const data::Dataset& dataset,
+                           const std::vector<std::pair<data::SampleAt, data::SampleAt>>& all) {
+  std::vector<std::string> rows;
+  for (size_t i = 0; i < std::min(kNamedRows, all.size()); ++i)
+    rows.push_back(fmt::format("{} and {}", words_on_row(dataset, all[i].first),
+                               words_on_row(dataset, all[i].second)));
+  return fmt::format("rows {}{}", fmt::join(rows, ", "), all.size() > kNamedRows ? ", …" : "");
+}
+
 std::string totals_text(const data::Dataset& dataset, const data::DataSurvey& found,
                         const data::DatasetOptions& read, bool unicode) {
   const int64_t samples = found.training + found.held_out;
@@ -307,14 +326,17 @@ std::string totals_text(const data::Dataset& dataset, const data::DataSurvey& fo
                     with_commas(read.max_seq_length), plural(found.cut_tokens, "token", "tokens"),
                     share_text(found.cut_tokens, found.cut_tokens + found.tokens));
   text += fmt::format("Repeated  {}", plural(found.duplicates, "sample", "samples"));
-  if (found.first_duplicate)
-    text += fmt::format(" equal to an earlier one, first rows {} and {}",
-                        words_on_row(dataset, found.first_duplicate->first),
-                        words_on_row(dataset, found.first_duplicate->second));
-  if (found.held_out_in_training > 0)
-    text += fmt::format("; {} both held out and trained on",
-                        plural(found.held_out_in_training, "sample", "samples"));
+  if (!found.repeated.empty())
+    text += fmt::format(" equal to an earlier one: {}", words_on_pairs(dataset, found.repeated));
   text += "\n";
+  if (found.held_out_in_training > 0)
+    text += fmt::format("Shared    {} both held out and trained on: {}\n",
+                        plural(found.held_out_in_training, "sample", "samples"),
+                        words_on_pairs(dataset, found.in_both));
+  if (found.nearly_empty > 0 && !read.classes)
+    text += fmt::format("Short     {} with one token to learn: {}\n",
+                        plural(found.nearly_empty, "sample", "samples"),
+                        words_on_rows(dataset, found.short_of_words));
   if (found.without_loss > 0 && !read.classes)
     text += fmt::format("No loss   {} with no token to learn{}\n",
                         plural(found.without_loss, "sample", "samples"),
@@ -397,10 +419,23 @@ void print_json(const std::vector<ShownSample>& shown, const data::Dataset& data
     const data::RatingCounts ratings = ratings_of(dataset);
     out["ratings"] = {{"desirable", ratings.desirable}, {"undesirable", ratings.undesirable}};
   }
-  out["first_duplicate"] = found.first_duplicate
-                               ? json{data::row_number(dataset, found.first_duplicate->first),
-                                      data::row_number(dataset, found.first_duplicate->second)}
-                               : json();
+  const auto row_of = [&](data::SampleAt at) {
+    const data::MixedSource* source = data::source_of(dataset, at);
+    const int64_t row = data::row_number(dataset, at);
+    return source == nullptr ? json(row) : json{{"source", source->name}, {"row", row}};
+  };
+  const auto pairs_of = [&](const std::vector<std::pair<data::SampleAt, data::SampleAt>>& all) {
+    json pairs = json::array();
+    for (const auto& [one, other] : all) pairs.push_back({row_of(one), row_of(other)});
+    return pairs;
+  };
+  out["duplicate_rows"] = pairs_of(found.repeated);
+  out["first_duplicate"] = found.repeated.empty() ? json() : out["duplicate_rows"].front();
+  out["held_out_rows_in_training"] = pairs_of(found.in_both);
+  out["nearly_empty"] = found.nearly_empty;
+  out["nearly_empty_rows"] = json::array();
+  for (const data::SampleAt at : found.short_of_words)
+    out["nearly_empty_rows"].push_back(row_of(at));
   out["lengths"] = {{"shortest", found.shortest},
                     {"median", found.median},
                     {"longest", found.longest},

@@ -240,7 +240,7 @@ TEST_F(Talk, DataShowTellsWhatTrainingReads) {
   EXPECT_TEXT(text.output,
               "[mask]<|im_start|>user\nsay a<|im_end|>\n<|im_start|>assistant\n[/mask]"
               "aaaa<|im_end|>");
-  EXPECT_TEXT(text.output, "first rows 1 and 3");
+  EXPECT_TEXT(text.output, "equal to an earlier one: rows 1 and 3");
   EXPECT_TEXT(text.output, "Style     chat (--data.prompt_style)");
   const fs::path one = at("one.jsonl");  // a single row, of which none can be held out
   std::ofstream(one) << R"({"instruction": "a\r\nb", "output": "c"})";

@@ -22,6 +22,18 @@ TEST(Survey, CountsWhatIsThereTwiceAndWhatIsLearnt) {
   EXPECT_EQ(found.held_out, 2);
   EXPECT_EQ(found.duplicates, 3) << "two of a, and bb in both parts";
   EXPECT_EQ(found.held_out_in_training, 1);
+  const auto rows = [&](const auto& pairs) {
+    std::vector<std::pair<int64_t, int64_t>> numbers;
+    for (const auto& [one, other] : pairs)
+      numbers.emplace_back(row_number(dataset, one), row_number(dataset, other));
+    return numbers;
+  };
+  using Pairs = std::vector<std::pair<int64_t, int64_t>>;
+  EXPECT_EQ(rows(found.in_both), (Pairs{{1, 2}})) << "held out and trained on";
+  EXPECT_EQ(found.repeated.size(), 3U);
+  // Row 1 of those held out comes before row 2 of the others.
+  EXPECT_EQ(rows(found.repeated), (Pairs{{1, 2}, {1, 3}, {1, 5}}));
+  EXPECT_EQ(found.nearly_empty, 0);
   EXPECT_EQ(found.learnt_tokens, 7 * 5) << "each answer and its end";
   EXPECT_EQ(found.shortest, 6);
   EXPECT_EQ(found.longest, 9);
@@ -30,6 +42,20 @@ TEST(Survey, CountsWhatIsThereTwiceAndWhatIsLearnt) {
   EXPECT_EQ(binned, 7);
   EXPECT_EQ(found.lengths.back().to, 9);
   EXPECT_EQ(dataset.row_counts.questions, 7);
+}
+
+TEST(Survey, NamesAnswersWithoutWords) {
+  const Folder folder;
+  DatasetOptions options{.prompt_style = "plain", .mask_prompt = true, .warns = false};
+  options.json_path = folder.write("rows.jsonl", R"({"instruction": "a", "output": "word"}
+{"instruction": "b", "output": ""}
+{"instruction": "c", "output": "w"}
+)");
+  const Dataset dataset = load_dataset(options, byte_encoder(false), nullptr);
+  const DataSurvey found = survey(dataset);
+  EXPECT_EQ(found.nearly_empty, 1) << "only its end is learnt";
+  ASSERT_EQ(found.short_of_words.size(), 1U);
+  EXPECT_EQ(row_number(dataset, found.short_of_words[0]), 2);
 }
 
 TEST(Survey, KnowsTheRowOfEachSampleAfterTheShuffle) {
