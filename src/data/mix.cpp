@@ -167,6 +167,12 @@ uint64_t fingerprint(const Dataset& dataset) {
   return hash;
 }
 
+int64_t samples_of_epoch(const SampleStore& samples, std::span<const SampleRange> ranges) {
+  int64_t all = ranges.empty() ? samples.count() : 0;
+  for (const SampleRange& range : ranges) all += range.per_epoch;
+  return all;
+}
+
 double tokens_of_epoch(const SampleStore& samples, std::span<const SampleRange> ranges) {
   if (ranges.empty()) return static_cast<double>(samples.total_tokens());
   double tokens = 0;

@@ -41,6 +41,9 @@ std::vector<SampleRange> ranges_of(const Dataset& dataset);
 // Of the training samples and how often an epoch has them: a run is resumed with the same.
 uint64_t fingerprint(const Dataset& dataset);
 
+// How many samples an epoch has, whatever else limits it.
+int64_t samples_of_epoch(const SampleStore& samples, std::span<const SampleRange> ranges);
+
 // Tokens of the samples that an epoch has, on average.
 double tokens_of_epoch(const SampleStore& samples, std::span<const SampleRange> ranges);
 

@@ -129,12 +129,12 @@ void Sampler::count(std::span<const int64_t> samples) {
 void Sampler::draw_parts() {
   const std::vector<SampleRange>& ranges = options_.ranges;
   parts_.resize(ranges.size());
+  const std::set<int64_t> first(options_.first.begin(), options_.first.end());
   for (size_t r = 0; r < ranges.size(); ++r) {
     const int64_t begin = begin_of(ranges, r), size = ranges[r].end - begin;
     if (ranges[r].per_epoch == size) continue;
     parts_[r] = permutation(size, derive(options_.seed, kPartPurpose + r));
     for (int64_t& sample : parts_[r]) sample += begin;
-    const std::set<int64_t> first(options_.first.begin(), options_.first.end());
     std::stable_partition(parts_[r].begin(), parts_[r].end(),
                           [&](int64_t sample) { return first.contains(sample); });
   }

@@ -22,18 +22,10 @@ int64_t limited_epoch(const recipe::TrainOptions& train, int64_t num_samples, in
   return limit.of(batches) * together;
 }
 
-// Of an epoch, whatever limits it.
-int64_t samples_of_epoch(const data::SampleStore& samples,
-                         const std::vector<data::SampleRange>& ranges) {
-  int64_t all = ranges.empty() ? samples.count() : 0;
-  for (const data::SampleRange& range : ranges) all += range.per_epoch;
-  return all;
-}
-
 double tokens_per_sample(const data::SampleStore& samples,
                          const std::vector<data::SampleRange>& ranges) {
   return data::tokens_of_epoch(samples, ranges) /
-         static_cast<double>(samples_of_epoch(samples, ranges));
+         static_cast<double>(data::samples_of_epoch(samples, ranges));
 }
 
 int64_t steps_for_tokens(int64_t tokens, double per_sample, int64_t batch_size) {
@@ -61,7 +53,7 @@ RunLength run_length(const recipe::Recipe& recipe, const data::SampleStore& samp
                      const std::vector<data::SampleRange>& ranges, int64_t data_ranks,
                      int64_t samples_per_epoch) {
   const recipe::TrainOptions& t = recipe.train;
-  const int64_t all = samples_of_epoch(samples, ranges);
+  const int64_t all = data::samples_of_epoch(samples, ranges);
   if (samples_per_epoch == 0) samples_per_epoch = limited_epoch(t, all, data_ranks);
   const bool bounded = t.max_steps.has_value() || t.max_tokens.has_value();
   const int64_t token_steps = t.max_tokens ? *t.max_tokens : 0;  // a step has at least one token
@@ -92,7 +84,7 @@ RunLength run_length(const recipe::Recipe& recipe, const data::SampleStore& samp
 
 int64_t tokens_per_epoch(const RunLength& length, const data::SampleStore& samples) {
   const std::vector<data::SampleRange>& ranges = length.sampler.ranges;
-  if (length.samples_per_epoch >= samples_of_epoch(samples, ranges))
+  if (length.samples_per_epoch >= data::samples_of_epoch(samples, ranges))
     return std::llround(data::tokens_of_epoch(samples, ranges));
   return static_cast<int64_t>(tokens_per_sample(samples, ranges) *
                               static_cast<double>(length.samples_per_epoch));

@@ -407,10 +407,6 @@ void check_evaluation(const Recipe& r, Faults& faults) {
         "eval.evaluate_example = {}: must be first, random or an index from 0", example));
 }
 
-}  // namespace
-
-namespace {
-
 std::vector<std::string> mix_faults(const DataOptions& data, const std::set<std::string>& given) {
   if (data.sources.empty())
     return {"no data: --data Mix is of several sources; name them in data.sources"};

@@ -49,6 +49,13 @@ bool is_rows_file(std::string_view name) {
   });
 }
 
+YamlNode list_of(const std::vector<std::string>& names) {
+  YamlNode list{.kind = YamlNode::Kind::List};
+  for (const std::string& name : names)
+    list.items.push_back({.kind = YamlNode::Kind::Scalar, .quoted = true, .text = name});
+  return list;
+}
+
 // A file or a name in a list is short for a mapping.
 YamlNode mapping_of(const YamlNode& node) {
   if (node.kind != YamlNode::Kind::Scalar) return node;
@@ -228,15 +235,7 @@ bool names_several(const std::string& name) {
 
 std::string sources_named(const std::string& names, const std::string& where) {
   if (names.starts_with('[')) return one_line(read_yaml(names, where));
-  YamlNode list{.kind = YamlNode::Kind::List};
-  for (size_t begin = 0; begin <= names.size();) {
-    const size_t end = std::min(names.find(',', begin), names.size());
-    const std::string name(trimmed(std::string_view(names).substr(begin, end - begin)));
-    if (!name.empty())
-      list.items.push_back({.kind = YamlNode::Kind::Scalar, .quoted = true, .text = name});
-    begin = end + 1;
-  }
-  return one_line(list);
+  return one_line(list_of(split_list(names)));
 }
 
 void take_data_files(std::vector<Setting>& settings) {
@@ -256,12 +255,8 @@ void take_data_files(std::vector<Setting>& settings) {
     Value& value = setting.value;
     const bool is_list = value.kind == Value::Kind::List || value.is_tree;
     if (is_list && (names_data || setting.key == kSources)) {
-      if (!value.is_tree) {
-        YamlNode list{.kind = YamlNode::Kind::List};
-        for (const std::string& item : value.items)
-          list.items.push_back({.kind = YamlNode::Kind::Scalar, .quoted = true, .text = item});
-        value = {.kind = Value::Kind::Text, .text = one_line(list)};
-      }
+      if (!value.is_tree)
+        value = {.kind = Value::Kind::Text, .text = one_line(list_of(value.items))};
       value.is_tree = false;
       add_class(setting, kMix);
       setting.key = kSources;

@@ -234,12 +234,11 @@ std::string Finetune::words_on_data() const {
   const data::SampleStore &train = dataset_.train, &held_out = dataset_.validation;
   if (!dataset_.sources.empty()) {
     const std::vector<data::SampleRange> ranges = data::ranges_of(dataset_);
-    int64_t samples = 0;
-    for (const data::SampleRange& range : ranges) samples += range.per_epoch;
     return fmt::format(
         "Data     {} sources: {} training samples in an epoch and {} validation samples, {} "
         "tokens in an epoch, longest {}",
-        ranges.size(), with_commas(samples), with_commas(held_out.count()),
+        ranges.size(), with_commas(data::samples_of_epoch(train, ranges)),
+        with_commas(held_out.count()),
         with_commas(std::llround(data::tokens_of_epoch(train, ranges))), max_seqlen_);
   }
   return fmt::format(
