@@ -2,6 +2,8 @@
 //   lse = log(sum(exp(logits)))
 //   loss = lse - (1 - s) * logit[target] - s * mean(logits) + z * lse^2
 //   gradient = scale * row_scale * ((1 + 2 * z * lse) * softmax - (1 - s) * onehot - s / V)
+// With a teacher that is weighed by target_weight, and the divergence from what it says is added
+// (core/kernels/divergence.h).
 // A row is read once from memory: stretches that fit the first-level cache get their maximum and
 // exp(x - maximum) together, and a second sweep turns these into the gradient. One exp per element.
 // SPDX-License-Identifier: Apache-2.0
@@ -27,8 +29,15 @@ struct CrossEntropy {
   void* gradient = nullptr;          // (R, V), optional: where the gradient goes instead of logits
   Scalar gradient_type = Scalar::F32;  // of `gradient`
   int64_t gradient_stride = 0;         // 0: V
-  float* row_loss = nullptr;           // (R), optional: 0 for ignored rows
+  float* row_loss = nullptr;           // (R), optional: 0 for ignored rows; without divergences
   const float* row_scale = nullptr;    // (R), optional: each row's own factor of its gradient
+  // A teacher's most likely tokens, K of them; 0: no teacher.
+  int64_t top_k = 0;
+  // (R, 2 K): their ids, different ones, a negative one for none; their log-probabilities.
+  const float* teacher = nullptr;
+  const float* at_teachers = nullptr;  // (R, K): this model's logits of them; see teachers_logits()
+  float target_weight = 1.0f;
+  float beta = 0.0f;  // of the divergence
   int num_threads = 0;
   // For a vocabulary split among processes (see below); targets are ids of the whole vocabulary.
   int64_t first = 0;             // the id of the first column
@@ -55,6 +64,8 @@ struct CrossEntropyPartSums {
 static_assert(sizeof(CrossEntropyPartSums) == kPartSums * sizeof(double));
 
 namespace cpu {
+// (R, K): the logits of the teacher's tokens; 0 for those that `args` has no column of.
+void teachers_logits(const CrossEntropy& args, float* out);
 CrossEntropyResult cross_entropy(const CrossEntropy& args);
 // Scratch passed from the first sweep to the second, besides the logits.
 int64_t cross_entropy_part_scratch_bytes(int64_t rows);

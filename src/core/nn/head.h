@@ -57,6 +57,7 @@ class Head : public Unit {
 
  private:
   friend class CrossEntropy;
+  friend class Distillation;
   // The sum over all targets, float32 (1), with gradients of pass.gradient_scale times it, made at
   // once: it must be neither scaled nor added to anything.
   at::Tensor cross_entropy(const at::Tensor& hidden, const Batch& batch, const Pass& pass,

@@ -35,7 +35,6 @@ CrossEntropyResult add_up(const CrossEntropy& args, const std::vector<double>& l
   for (int64_t row = 0; row < args.rows; ++row) {
     result.loss_sum += losses[row];
     result.count += args.targets[row] != args.ignore_index;
-    if (args.row_loss != nullptr) args.row_loss[row] = static_cast<float>(losses[row]);
   }
   return result;
 }
@@ -60,6 +59,18 @@ CrossEntropyPartSums combine(const CrossEntropyPartSums* sums, int64_t num_parts
 }
 
 }  // namespace
+
+void teachers_logits(const CrossEntropy& args, float* out) {
+  const CrossEntropy full = with_strides(args);
+  parallel_ranges(full.rows, full.top_k, full.num_threads, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row)
+      for (int64_t i = 0; i < full.top_k; ++i) {
+        const auto id = static_cast<int64_t>(full.teacher[row * 2 * full.top_k + i]);
+        out[row * full.top_k + i] =
+            full.has_column(id) ? full.logits[row * full.logits_stride + id - full.first] : 0;
+      }
+  });
+}
 
 CrossEntropyResult cross_entropy(const CrossEntropy& args) {
   const CrossEntropy full = with_strides(args);

@@ -40,6 +40,7 @@ struct CrossEntropyTotals {
   int64_t count;
 };
 
+void teachers_logits(const CrossEntropy& args, float* out, cudaStream_t stream);
 int64_t cross_entropy_workspace_bytes(const CrossEntropy& args);
 void cross_entropy(const CrossEntropy& args, CrossEntropyTotals* totals, void* workspace,
                    cudaStream_t stream);

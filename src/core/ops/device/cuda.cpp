@@ -190,6 +190,10 @@ void embedding_backward(const kernels::EmbeddingBackward& args, void* workspace)
   if (!noted(args)) device::embedding_backward(args, workspace, stream(__func__));
 }
 
+void teachers_logits(const kernels::CrossEntropy& args, float* out) {
+  if (!noted(args, Sweep::TeachersLogits)) device::teachers_logits(args, out, stream(__func__));
+}
+
 int64_t cross_entropy_workspace_bytes(int64_t rows) {
   return device::cross_entropy_workspace_bytes({.rows = rows});
 }

@@ -48,6 +48,7 @@ void embedding_forward(const kernels::EmbeddingForward& args);
 int64_t embedding_backward_workspace_bytes(int64_t tokens, int64_t dim);
 void embedding_backward(const kernels::EmbeddingBackward& args, void* workspace);
 
+void teachers_logits(const kernels::CrossEntropy& args, float* out);
 int64_t cross_entropy_workspace_bytes(int64_t rows);
 // totals: two doubles on the device, to which the summed loss and the number of counted rows are
 // added.

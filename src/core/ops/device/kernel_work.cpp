@@ -106,7 +106,8 @@ Work rows_of_loss(const char* name, const kernels::CrossEntropy& a) {
   return {.name = name,
           .launches = a.rows > 0 ? 2.0 : 0.0,
           .bytes_read = floats(a.rows * a.vocabulary) + losses + 2 * floats(a.rows) +
-                        (a.row_scale != nullptr ? floats(a.rows) : 0),
+                        (a.row_scale != nullptr ? floats(a.rows) : 0) +
+                        floats(3 * a.rows * a.top_k),
           .bytes_written = (a.need_gradient ? bytes_of(type, a.rows * a.vocabulary) : 0) + losses +
                            (a.row_loss != nullptr ? floats(a.rows) : 0)};
 }
@@ -245,6 +246,11 @@ Work kernel_work(const kernels::CrossEntropy& a) { return rows_of_loss("cross_en
 
 Work kernel_work(const kernels::CrossEntropy& a, Sweep sweep) {
   if (sweep == Sweep::OfParts) return rows_of_loss("cross_entropy_of_parts", a);
+  if (sweep == Sweep::TeachersLogits)
+    return {.name = "teachers_logits",
+            .launches = a.rows > 0 ? 1.0 : 0.0,
+            .bytes_read = floats(2 * a.rows * a.top_k),
+            .bytes_written = floats(a.rows * a.top_k)};
   return {.name = "cross_entropy_part_sums",
           .launches = a.rows > 0 ? 1.0 : 0.0,
           .bytes_read = floats(a.rows * a.vocabulary) + floats(a.rows),

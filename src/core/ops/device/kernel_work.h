@@ -35,9 +35,9 @@ Work kernel_work(const kernels::GatedForward& a);
 Work kernel_work(const kernels::GatedBackward& a);
 Work kernel_work(const kernels::EmbeddingForward& a);
 Work kernel_work(const kernels::EmbeddingBackward& a);
-// In one sweep, or of parts of the vocabulary in two.
+// In one sweep, or of parts of the vocabulary in two; before them a teacher's tokens are looked up.
 Work kernel_work(const kernels::CrossEntropy& a);
-enum class Sweep { PartSums, OfParts };
+enum class Sweep { TeachersLogits, PartSums, OfParts };
 Work kernel_work(const kernels::CrossEntropy& a, Sweep sweep);
 enum class ScoreSweep { Softmax, Probabilities, Backward, BiasBackward };
 Work kernel_work(const kernels::AttentionScores& a, ScoreSweep sweep);

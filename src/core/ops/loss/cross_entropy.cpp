@@ -2,6 +2,7 @@
 #include "core/ops/loss/cross_entropy.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/neg.h>
 #include <ATen/ops/tanh_backward.h>
@@ -68,15 +69,18 @@ at::Tensor picked(const at::Tensor& x, const at::Tensor& rows) {
 struct Chunk {
   at::Tensor x;        // (C, D)
   at::Tensor targets;  // (C)
+  at::Tensor teacher;  // (C, 2 K); undefined: none
   ByRow by_row;        // (C) each
   at::Tensor rows;     // (C): which they are, where the others are copies of rows that were picked
 
   Chunk stretch(int64_t begin, int64_t end) const {
     return {x.slice(0, begin, end),
             targets.slice(0, begin, end),
+            slice_of(teacher, begin, end),
             {slice_of(by_row.scale, begin, end), slice_of(by_row.loss, begin, end)},
             {}};
   }
+  int64_t top_k() const { return teacher.defined() ? teacher.size(1) / 2 : 0; }
 };
 
 Chunk chunk_of(const Chunk& all, const CountedRows& counted, int64_t begin, int64_t end) {
@@ -85,6 +89,7 @@ Chunk chunk_of(const Chunk& all, const CountedRows& counted, int64_t begin, int6
   const auto& [scale, loss] = all.by_row;
   return {picked(all.x, rows),
           counted.targets.slice(0, begin, end),
+          all.teacher.defined() ? picked(all.teacher, rows) : at::Tensor(),
           {scale.defined() ? picked(scale, rows).view({-1}) : at::Tensor(),
            loss.defined() ? at::empty({end - begin}, loss.options()) : at::Tensor()},
           rows};
@@ -107,6 +112,11 @@ kernels::CrossEntropy arguments(const at::Tensor& logits, const Chunk& chunk,
           .gradient_type = to_scalar(d_logits.defined() ? d_logits.scalar_type() : at::kFloat),
           .row_loss = write_pointer<float>(chunk.by_row.loss),
           .row_scale = read_pointer<float>(chunk.by_row.scale),
+          .top_k = chunk.top_k(),
+          .teacher = read_pointer<float>(chunk.teacher),
+          .target_weight =
+              static_cast<float>(chunk.teacher.defined() ? options.teacher.target_weight : 1),
+          .beta = static_cast<float>(options.teacher.beta),
           .first = part ? part->first : 0,
           .whole_vocabulary = part ? part->whole : 0};
 }
@@ -175,6 +185,21 @@ class LossSum {
   double on_host_ = 0;
   at::Tensor on_device_;
 };
+
+// (C, K) float32: the chunk's logits of the teacher's tokens, over the whole vocabulary.
+at::Tensor teachers_logits(const at::Tensor& logits, const kernels::CrossEntropy& args,
+                           const std::optional<VocabularyPart>& part) {
+  at::Tensor found = at::empty({args.rows, args.top_k}, logits.options());
+  if (calls_cuda(logits))
+    cuda::teachers_logits(args, write_pointer<float>(found));
+  else if (!logits.is_meta())
+    kernels::cpu::teachers_logits(args, write_pointer<float>(found));
+  if (part) {
+    dist::Group& group = *part->share.group;
+    group.wait(group.all_reduce(found));
+  }
+  return found;
+}
 
 // A buffer for the gradients of an outer chunk's logits, if products need another type than
 // float32; undefined: they overwrite the logits.
@@ -246,7 +271,7 @@ Swept sweep_rows(const at::Tensor& own, const HeadLoss& of, const RowCut& cut, c
   const int64_t num_taken = counted.rows.defined() ? counted.count : rows;
   std::optional<GradientSums> sums;
   if (training && cut.sums_apart) sums.emplace(head.trained());
-  const Chunk all{x, targets, by_row, {}};
+  const Chunk all{x, targets, options.teacher.tokens, by_row, {}};
   for (int64_t begin = 0; begin < num_taken; begin += cut.piece) {
     const int64_t end = std::min(begin + cut.piece, num_taken);
     const Chunk piece = chunk_of(all, counted, begin, end);
@@ -265,7 +290,10 @@ Swept sweep_rows(const at::Tensor& own, const HeadLoss& of, const RowCut& cut, c
       if (training && !d_logits.defined()) d_logits = logits;
       const bool in_place = !training || d_logits.is_same(logits);
       const at::Tensor d_chunk = in_place ? d_logits : d_logits.slice(0, from, to);
-      const auto args = arguments(logits, chunk, options, tanh.defined() ? logits : d_chunk, part);
+      auto args = arguments(logits, chunk, options, tanh.defined() ? logits : d_chunk, part);
+      at::Tensor at_teachers;
+      if (args.top_k > 0) at_teachers = teachers_logits(logits, args, part);
+      args.at_teachers = read_pointer<float>(at_teachers);
       if (part)
         loss.add_part(logits, args, *part->share.group);
       else
@@ -298,9 +326,13 @@ struct LinearCrossEntropyFunction : torch::autograd::Function<LinearCrossEntropy
     const Gradients wanted = !training           ? Gradients::None
                              : x.requires_grad() ? Gradients::OfHeadAndInput
                                                  : Gradients::OfHead;
-    const Swept swept = sweep_rows(x, of, of.cut(x, training), {}, wanted);
+    ByRow by_row;
+    if (of.options.teacher.tokens.defined())
+      by_row.loss = at::zeros({of.count()}, x.options().dtype(at::kFloat).requires_grad(false));
+    const Swept swept = sweep_rows(x, of, of.cut(x, training), by_row, wanted);
     ctx->saved_data["d_x"] = swept.d_x;
-    return swept.loss;
+    if (!by_row.loss.defined()) return swept.loss;
+    return at::cat({swept.loss, by_row.loss.sum().reshape({1})});
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list /*ones*/) {
@@ -342,6 +374,11 @@ void check(const at::Tensor& x, const HeadLoss& of) {
   SNUG_CHECK(!counted.rows.defined() || (counted.rows.size(0) == targets.size(0) &&
                                          counted.count > 0 && counted.count <= targets.size(0)),
              "{} of {} rows selected", counted.count, targets.size(0));
+  const at::Tensor& teacher = options.teacher.tokens;
+  SNUG_CHECK(!teacher.defined() || (teacher.dim() == 2 && teacher.size(0) == targets.size(0) &&
+                                    teacher.size(1) % 2 == 0 && teacher.is_contiguous() &&
+                                    teacher.scalar_type() == at::kFloat),
+             "a teacher's {} numbers of {} rows", teacher.numel(), targets.size(0));
   SNUG_CHECK(!counted.rows.defined() || !head.adapter || head.adapter->dropout == 0,
              "rows cannot be selected for a head with dropout");
 }

@@ -34,12 +34,21 @@ struct LogitForm {
   double cap = 0;
 };
 
+// What a teacher says of each row: its K most likely tokens' ids and log-probabilities, (N, 2 K)
+// float32, as core/kernels/cross_entropy.h has them. Undefined: there is none.
+struct Teacher {
+  at::Tensor tokens;
+  double beta = 0;           // of the divergence (core/kernels/divergence.h)
+  double target_weight = 0;  // of cross-entropy beside it
+};
+
 struct CrossEntropyOptions {
   int64_t ignore_index = -100;
   double scale = 1.0;  // of the gradient; the returned loss is the unscaled sum
   double label_smoothing = 0;
   double z_loss = 0;  // Chowdhery et al. 2022 (PaLM), section 5
   LogitForm form = {};
+  Teacher teacher = {};
   std::optional<RowCut> cut = std::nullopt;  // for tests
 };
 
@@ -61,6 +70,9 @@ struct VocabularyPart {
 //
 // With `counted`, logits are computed only for those rows; the other targets must be ignore_index.
 // Not for a head with dropout, whose mask depends on the row's position.
+//
+// With a teacher the terms are divergences from it, beside cross-entropy as weighed, and the result
+// is (2): their sum, and that of cross-entropy without the weight, which has no gradient.
 at::Tensor linear_cross_entropy(const at::Tensor& x, const Projection& head,
                                 const at::Tensor& targets, const CrossEntropyOptions& options,
                                 const std::optional<VocabularyPart>& part = std::nullopt,

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/kernels/cpu/simd/kernels.h"
 #include "core/kernels/cpu/simd/math.h"
+#include "core/kernels/divergence.h"
 
 namespace snug::kernels::cpu {
 namespace {
@@ -118,6 +119,72 @@ int64_t stretch_of(const CrossEntropy& args) {
   return even > kMinStretch ? even : kMinStretch;
 }
 
+// A row's divergence from its teacher.
+struct Divergence {
+  double value = 0;
+  double slope_of_others = 0;
+  double mean_slope = 0;
+};
+
+const float* teacher_of(const CrossEntropy& args, int64_t row) {
+  return args.teacher + row * 2 * args.top_k;
+}
+
+// The teacher's probability of its token i.
+double teachers_probability(const CrossEntropy& args, int64_t row, int64_t i) {
+  return __builtin_exp(double{teacher_of(args, row)[args.top_k + i]});
+}
+
+// This model's.
+double probability(const CrossEntropy& args, int64_t row, int64_t i,
+                   const CrossEntropyPartSums& whole) {
+  const double shift = finite_shift(static_cast<float>(whole.maximum));
+  if (teacher_of(args, row)[i] < 0) return 0;
+  return __builtin_exp(args.at_teachers[row * args.top_k + i] - shift) / whole.exponentials;
+}
+
+Divergence divergence_of(const CrossEntropy& args, int64_t row, const CrossEntropyPartSums& whole) {
+  Divergence sum;
+  if (args.top_k == 0) return sum;
+  double teachers = 0, own = 0;
+  const auto add = [&](const DivergenceTerm<double>& term) {
+    sum.value += term.value;
+    sum.mean_slope += term.weighted_slope;
+  };
+  for (int64_t i = 0; i < args.top_k; ++i) {
+    if (teacher_of(args, row)[i] < 0) continue;
+    const double p = teachers_probability(args, row, i);
+    const double q = probability(args, row, i, whole);
+    teachers += p;
+    own += q;
+    add(divergence_term<double>(p, q, args.beta));
+  }
+  const double others = all_others(own);
+  const auto term = divergence_term<double>(all_others(teachers), others, args.beta);
+  add(term);
+  sum.slope_of_others = term.weighted_slope / others;
+  return sum;
+}
+
+// The gradient of the teacher's tokens, over that which they have as others have theirs.
+template <class T>
+void write_teachers(const CrossEntropy& args, int64_t row, void* out,
+                    const CrossEntropyPartSums& whole, double scale, double ce_factor,
+                    double onehot, double smooth_share, double mean_slope) {
+  for (int64_t i = 0; i < args.top_k; ++i) {
+    const auto id = static_cast<int64_t>(teacher_of(args, row)[i]);
+    if (id < 0 || !args.has_column(id)) continue;
+    const double p = teachers_probability(args, row, i);
+    const double q = probability(args, row, i, whole);
+    double gradient = q * (ce_factor - scale * mean_slope) +
+                      scale * divergence_term<double>(p, q, args.beta).weighted_slope -
+                      smooth_share;
+    if (id == args.targets[row]) gradient -= onehot;
+    store_one(T{}, static_cast<typename T::storage*>(out) + (id - args.first),
+              static_cast<float>(gradient));
+  }
+}
+
 // Loss of a row whose sums over all columns are known, and the gradient of the columns at hand.
 double finish_row(const CrossEntropy& args, int64_t row, float* x,
                   const CrossEntropyPartSums& whole, const float* maxima) {
@@ -128,27 +195,34 @@ double finish_row(const CrossEntropy& args, int64_t row, float* x,
       __builtin_log(whole.exponentials) + finite_shift(static_cast<float>(whole.maximum));
   double loss = lse - (1 - smoothing) * whole.target + z * lse * lse;
   if (smoothing != 0) loss -= smooth_share * whole.logits;
+  if (args.row_loss != nullptr) args.row_loss[row] = static_cast<float>(loss);
+  const Divergence divergence = divergence_of(args, row, whole);
+  loss = args.target_weight * loss + divergence.value;
   if (!args.need_gradient) return loss;
 
   // The target's element is computed apart, before its exponential is overwritten: where softmax is
   // near 1 the difference must be rounded once, to the output's type.
   const Output out = output_of(args, x, row);
   const float scale = args.row_scale == nullptr ? args.scale : args.scale * args.row_scale[row];
-  const double factor = scale * (1 + 2 * z * lse);
-  const double at_target =
-      factor * __builtin_exp(whole.target - lse) - scale * (1 - smoothing) - scale * smooth_share;
+  const double weight = scale * args.target_weight, onehot = weight * (1 - smoothing);
+  const double of_softmax = weight * (1 + 2 * z * lse), share = weight * smooth_share;
+  const double factor = of_softmax + scale * (divergence.slope_of_others - divergence.mean_slope);
+  const double at_target = factor * __builtin_exp(whole.target - lse) - onehot - share;
   with_type(out.type, [&](auto t) {
     using T = decltype(t);
     write_gradient<T>(args, x, out.row, stretch_of(args), maxima, lse, factor,
-                      static_cast<float>(scale * smooth_share));
+                      static_cast<float>(share));
     if (args.has_column(target))
       store_one(T{}, static_cast<typename T::storage*>(out.row) + (target - args.first),
                 static_cast<float>(at_target));
+    write_teachers<T>(args, row, out.row, whole, scale, of_softmax, onehot, share,
+                      divergence.mean_slope);
   });
   return loss;
 }
 
 double ignore_row(const CrossEntropy& args, int64_t row, float* x) {
+  if (args.row_loss != nullptr) args.row_loss[row] = 0;
   if (!args.need_gradient) return 0;
   const Output out = output_of(args, x, row);
   with_type(out.type, [&](auto t) { write_zeros<decltype(t)>(out.row, args.vocabulary); });

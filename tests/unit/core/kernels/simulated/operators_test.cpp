@@ -9,12 +9,14 @@
 #include "core/kernels/cpu/quantized.h"
 #include "core/kernels/cuda/operators.h"
 #include "unit/core/kernels/simulated/device_array.h"
+#include "unit/core/kernels/teacher_rows.h"
 
 namespace snug::kernels::simulated {
 namespace {
 
 using cpu::kAllTypes;
 using cpu::random_array;
+using cpu::teacher_rows;
 
 const Activation kActivations[] = {Activation::Relu, Activation::Gelu, Activation::GeluTanh,
                                    Activation::Silu};
@@ -133,6 +135,8 @@ struct CrossEntropyCase {
   bool in_place, need_gradient;
   Scalar type;
   bool scales_rows = false;
+  int64_t top_k = 0;
+  float beta = 0, target_weight = 1;
 };
 
 void expect_cross_entropy(const CrossEntropyCase& c) {
@@ -140,8 +144,9 @@ void expect_cross_entropy(const CrossEntropyCase& c) {
   const Array logits = random_array(Scalar::F32, c.rows * stride, 3, 4);
   const auto targets = targets_for(c.rows, c.vocabulary);
   Array factors = random_array(Scalar::F32, c.rows, 8);
+  const std::vector<float> teacher = teacher_rows(c.rows, c.vocabulary, c.top_k);
   const auto args = [&](Array& logits, Array& gradient, const int32_t* targets, Array& losses,
-                        const float* factors) {
+                        const float* factors, const float* teacher) {
     return CrossEntropy{.rows = c.rows,
                         .vocabulary = c.vocabulary,
                         .logits = logits.floats(),
@@ -154,19 +159,32 @@ void expect_cross_entropy(const CrossEntropyCase& c) {
                         .gradient = c.in_place ? nullptr : gradient.data(),
                         .gradient_type = c.type,
                         .row_loss = losses.floats(),
-                        .row_scale = c.scales_rows ? factors : nullptr};
+                        .row_scale = c.scales_rows ? factors : nullptr,
+                        .top_k = c.top_k,
+                        .teacher = teacher,
+                        .target_weight = c.target_weight,
+                        .beta = c.beta};
   };
   Array cpu_logits = logits, gradient(c.type, c.rows * c.vocabulary), losses(Scalar::F32, c.rows);
-  const auto whole =
-      cpu::cross_entropy(args(cpu_logits, gradient, targets.data(), losses, factors.floats()));
+  Array at_teachers(Scalar::F32, c.rows * c.top_k);
+  CrossEntropy on_cpu =
+      args(cpu_logits, gradient, targets.data(), losses, factors.floats(), teacher.data());
+  cpu::teachers_logits(on_cpu, at_teachers.floats());
+  on_cpu.at_teachers = at_teachers.floats();
+  const auto whole = cpu::cross_entropy(on_cpu);
   over_seeds([&] {
     DeviceArray dev_logits(logits), dev_losses(Scalar::F32, c.rows);
     DeviceArray dev_gradient(c.type, c.rows * c.vocabulary);
     DeviceVector<int32_t> dev_targets(targets);
     DeviceVector<cuda::CrossEntropyTotals> totals({{1.5, 2}});
     DeviceArray dev_factors(factors);
-    const CrossEntropy a =
-        args(dev_logits, dev_gradient, dev_targets.data(), dev_losses, dev_factors.floats());
+    DeviceVector<float> dev_teacher(teacher);
+    DeviceArray dev_at_teachers(Scalar::F32, c.rows * c.top_k);
+    CrossEntropy a = args(dev_logits, dev_gradient, dev_targets.data(), dev_losses,
+                          dev_factors.floats(), dev_teacher.data());
+    cuda::teachers_logits(a, dev_at_teachers.floats(), kStream);
+    EXPECT_TRUE(dev_at_teachers == at_teachers);
+    a.at_teachers = dev_at_teachers.floats();
     Workspace workspace(cuda::cross_entropy_workspace_bytes(a));
     cuda::cross_entropy(a, totals.data(), workspace.data(), kStream);
     EXPECT_NEAR(totals.values[0].loss_sum, 1.5 + whole.loss_sum, 1e-4);
@@ -199,6 +217,27 @@ TEST(SimulatedCrossEntropy, IsTheCpus) {
   }
   expect_cross_entropy({0, 5, 0, 0, 0, true, true, Scalar::F32});
   expect_cross_entropy({600, 5, 0, 0, 0, true, true, Scalar::F32});  // more than add up at once
+}
+
+TEST(SimulatedCrossEntropy, WithATeacherIsTheCpus) {
+  for (const auto& [vocabulary, top_k] : {std::pair<int64_t, int64_t>{5, 5}, {33, 4}, {3000, 300}})
+    for (const float beta : {0.f, 0.5f, 1.f}) {
+      expect_cross_entropy({.rows = 4,
+                            .vocabulary = vocabulary,
+                            .in_place = true,
+                            .need_gradient = true,
+                            .type = Scalar::F32,
+                            .top_k = top_k,
+                            .beta = beta,
+                            .target_weight = 0.5f});
+      expect_cross_entropy({.rows = 6,
+                            .vocabulary = vocabulary,
+                            .need_gradient = true,
+                            .type = Scalar::BF16,
+                            .top_k = top_k,
+                            .beta = beta,
+                            .target_weight = 0});
+    }
 }
 
 TEST(SimulatedCrossEntropy, OfATargetOutsideIsNaN) {
