@@ -40,5 +40,6 @@ void unpin_memory(void* data);
 
 void install_cuda_allocator();  // does nothing in a build without CUDA
 void empty_cuda_cache();
+void empty_cpu_cache();
 
 }  // namespace snug::memory

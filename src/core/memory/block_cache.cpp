@@ -86,6 +86,7 @@ void BlockCache::release() {
     remove_free(begin, bytes);
     unmap(begin, bytes);
   }
+  peak_ = mapped_;
 }
 
 size_t BlockCache::cached() const {

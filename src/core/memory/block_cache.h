@@ -27,7 +27,7 @@ class BlockCache {
   // Null if the system refuses.
   void* take(size_t bytes);
   void give_back(void* data);
-  // Returns all free blocks to the system.
+  // Returns all free blocks to the system, and keeps no more from now on than what comes needs.
   void release();
 
   size_t cached() const;  // bytes

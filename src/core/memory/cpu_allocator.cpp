@@ -125,6 +125,8 @@ int64_t cpu_reserved() {
   return cpu_ledger().allocated() + static_cast<int64_t>(blocks().cached());
 }
 
+void empty_cpu_cache() { blocks().release(); }
+
 void install_cpu_allocator() {
   static auto* allocator = new CpuAllocator;
   c10::SetAllocator(c10::kCPU, allocator, 255);

@@ -304,6 +304,7 @@ int64_t reserved_on(c10::DeviceType device) {
 
 void empty_cache(c10::DeviceType device) {
   if (device == c10::kCUDA) empty_cuda_cache();
+  if (device == c10::kCPU) empty_cpu_cache();
   ledger_of(device).note_cache_emptied();
 }
 

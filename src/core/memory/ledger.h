@@ -217,7 +217,8 @@ int64_t cuda_alloc_retries();
 // Limits the GPU memory that libtorch's allocator may reserve. A request that needs more is refused
 // like one beyond the budget.
 void limit_cuda_reserved(int64_t bytes);
-// Gives memory back to the GPU that libtorch's allocator only caches; on meta observers are told.
+// Gives memory back to the GPU, or the system, that an allocator only caches; on meta observers are
+// told.
 void empty_cache(c10::DeviceType device);
 int64_t reserved_on(c10::DeviceType device);
 // The highest reserved bytes of the device so far.
