@@ -2,6 +2,7 @@
 #include "data/sample_store.h"
 
 #include <algorithm>
+#include <bit>
 #include <functional>
 #include <numeric>
 
@@ -481,6 +482,8 @@ uint64_t SampleStore::fingerprint() const {
   if (count_ > 0) mix(static_cast<uint64_t>(count_));
   if (documents_per_sample_ > 1) mix(static_cast<uint64_t>(documents_per_sample_));
   for (const int64_t first : first_) mix(static_cast<uint64_t>(first));
+  for (const ColumnOfNumbers& column : columns_)
+    for (const float number : column.values) mix(std::bit_cast<uint32_t>(number));
   return hash;
 }
 

@@ -171,7 +171,7 @@ class SampleStore {
   int64_t most_keys(int64_t count) const;  // where prompts are shared
   int64_t most_documents(int64_t count) const { return most(count, &documents_of); }
   double mean_pictures() const;  // of a sample
-  // A hash of the tokens, to check that a resumed run reads the same samples.
+  // A hash of the tokens and columns, to check that a resumed run reads the same samples.
   uint64_t fingerprint() const;
 
  private:

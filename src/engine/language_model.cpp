@@ -84,6 +84,17 @@ void LanguageModel::use(const LoadedAdapter& adapter) const {
   }
 }
 
+std::string plain_precision(const std::string& precision) {
+  switch (nn::parse_precision(precision).compute) {
+    case at::kBFloat16:
+      return "bf16-true";
+    case at::kHalf:
+      return "16-true";
+    default:
+      return "32-true";
+  }
+}
+
 LanguageModel open_language_model(const std::filesystem::path& path, at::Device device,
                                   const LanguageModelOptions& options) {
   const bool is_adapter = is_adapter_directory(path);

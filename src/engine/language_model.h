@@ -46,6 +46,9 @@ struct LanguageModelOptions {
   bool takes_scores = false;
 };
 
+// The precision with weights in the type that this one computes in: "bf16-true" of "bf16-mixed".
+std::string plain_precision(const std::string& precision);
+
 // Loads the whole model onto `device` for sequences of up to max_seqlen tokens; 0: the model's
 // maximum. `path` may be an adapter's folder: then its base is loaded and it becomes the first
 // adapter. The first adapter is in use.

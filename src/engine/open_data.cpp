@@ -221,7 +221,9 @@ data::Dataset open_data(const recipe::Recipe& recipe, const models::Model& model
                         const std::filesystem::path& checkpoint,
                         const tokenizer::Tokenizer* tokenizer) {
   check_objective(model, recipe);
-  if (recipe::compares_answers(recipe.objective.name) && model.routing().balance > 0)
+  if ((recipe::has_teacher(recipe.objective.name) ||
+       recipe::compares_answers(recipe.objective.name)) &&
+      model.routing().balance > 0)
     warn("objective {}: experts are not balanced, which is a term of sft's loss alone",
          recipe.objective.name);
   data::DatasetOptions options = dataset_options(recipe.data, model, checkpoint);

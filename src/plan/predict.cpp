@@ -338,8 +338,9 @@ Prediction predict(const models::Model& model, const recipe::Recipe& recipe,
                          .round = shape[dist::Axis::Pipeline]},
                         before);
     run.observe(figures);
-    // The model before training is asked too.
-    if (engine::needs_reference(*engine.objective) && !sketch) {
+    // The model before training is asked too, unless another one is, before this one is there.
+    if (engine::needs_reference(*engine.objective) && recipe.objective.reference.empty() &&
+        !sketch) {
       run.log_probs(batches, 1);
       if (batches.others() != nullptr) run.log_probs(*batches.others(), 1);
     }

@@ -276,6 +276,26 @@ void check_optimizer(const Recipe& r, Faults& faults) {
                                  float_text(o.beta1), float_text(o.beta2)));
 }
 
+void check_beta(const ObjectiveOptions& o, Faults& faults) {
+  if (!objective_takes(o.name, "beta")) return;
+  if (has_teacher(o.name) && o.beta > 1)
+    faults.push_back(
+        fmt::format("objective.beta = {}: {} takes 0 for the forward divergence, 1 for the reverse "
+                    "one, or a number between them",
+                    float_text(o.beta), o.name));
+  if (!has_teacher(o.name) && o.beta < 1e-6)
+    faults.push_back(fmt::format("objective.beta = {}: must be at least 1e-6 for {}",
+                                 float_text(o.beta), o.name));
+}
+
+std::string objective_with(std::string_view argument) {
+  std::vector<std::string_view> names;
+  for (const std::string_view name : kWords<ObjectiveName>)
+    if (objective_takes(name, argument)) names.push_back(name);
+  return fmt::format("give --objective {}{}", names.front(),
+                     names.size() > 1 ? ", or another that has it" : "");
+}
+
 void check_objective(const Recipe& r, Faults& faults) {
   const ObjectiveOptions& o = r.objective;
   if (std::ranges::count(kWords<ObjectiveName>, o.name) == 0) return;
@@ -283,10 +303,9 @@ void check_objective(const Recipe& r, Faults& faults) {
   const ObjectiveOptions& plain = traits.defaults;
   const auto check = [&](const char* argument, double value, double otherwise) {
     if (value != otherwise && !objective_takes(o.name, argument))
-      faults.push_back(fmt::format("objective.{}: {} has no such argument; {}", argument, o.name,
-                                   o.name == ObjectiveName::Sft
-                                       ? "give --objective dpo, or another that has it"
-                                       : "leave it out"));
+      faults.push_back(
+          fmt::format("objective.{}: {} has no such argument; {}", argument, o.name,
+                      o.name == ObjectiveName::Sft ? objective_with(argument) : "leave it out"));
   };
   check("beta", o.beta, plain.beta);
   check("gamma", o.gamma, plain.gamma);
@@ -297,7 +316,11 @@ void check_objective(const Recipe& r, Faults& faults) {
   check("undesirable_weight", o.undesirable_weight, plain.undesirable_weight);
   check("center_rewards_coefficient", o.center_rewards_coefficient,
         plain.center_rewards_coefficient);
-  if (!traits.scores_documents && !compares_answers(o.name)) return;
+  check("top_k", static_cast<double>(o.top_k), static_cast<double>(plain.top_k));
+  check("teacher", o.teacher.empty() ? 0 : 1, 0);
+  check("reference", o.reference.empty() ? 0 : 1, 0);
+  check_beta(o, faults);
+  if (!traits.scores_documents && !traits.has_teacher && !compares_answers(o.name)) return;
   const auto refuse = [&](bool is_on, const char* key, const char* why) {
     if (is_on)
       faults.push_back(fmt::format("{} does not go with objective {}: {}", key, o.name, why));
@@ -314,6 +337,15 @@ void check_objective(const Recipe& r, Faults& faults) {
     refuse(any([](const DataOptions& d) { return !d.mask_prompt.value_or(true); }),
            "data.mask_prompt = false", no_tokens);
   };
+  if (traits.has_teacher) {
+    constexpr const char* kTeachers = "the teacher's words are learnt as they are";
+    refuse(r.train.label_smoothing > 0, "train.label_smoothing", kTeachers);
+    refuse(r.train.z_loss > 0, "train.z_loss", kTeachers);
+    refuse(r.train.router_aux_loss_coef.value_or(0) > 0, "train.router_aux_loss_coef",
+           "experts are balanced beside cross-entropy only");
+    refuse(r.data.padding_in_loss, "data.padding_in_loss", "the teacher says nothing of padding");
+    return;
+  }
   if (traits.scores_documents) {
     constexpr const char* kNoTokens = "documents are scored whole, and no token has a loss";
     refuse(r.train.label_smoothing > 0, "train.label_smoothing", kNoTokens);

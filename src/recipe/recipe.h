@@ -126,6 +126,9 @@ struct ObjectiveOptions {
   double desirable_weight = 1;
   double undesirable_weight = 1;
   double center_rewards_coefficient = 0;
+  std::string reference;  // a model to compare with; empty: the one that is trained, before that
+  std::string teacher;    // a model, or a file of its most likely tokens (engine/asked/teacher.h)
+  int64_t top_k = 64;     // so many of them for each target
 
   bool operator==(const ObjectiveOptions&) const = default;
 };

@@ -32,6 +32,7 @@
 #include "report/tables.h"
 #include "train/base_model.h"
 #include "train/final_model.h"
+#include "train/other_models.h"
 #include "train/out_dir/earlier_run.h"
 #include "train/out_dir/full_disk.h"
 #include "train/records/live.h"
@@ -77,6 +78,8 @@ class Finetune {
   void check_disk();
   bool may_save_last_state() const;
   void load_weights();
+  AskedRows asked_rows();
+  void ask_other_models();
   void make_reference();
   void open_log();
   void set_earlier_runs_aside();
@@ -108,6 +111,9 @@ class Finetune {
   std::unique_ptr<BaseModel> base_;
   data::Dataset dataset_;
   std::unique_ptr<data::BatchSource> train_batches_, validation_batches_;
+  uint64_t data_fingerprint_ = 0;    // before what a reference adds
+  ReferenceNumbers reference_;       // of another model
+  std::filesystem::path taught_by_;  // its words, in live/; empty: they are the user's file
   int64_t max_seqlen_ = 0;
   engine::RunLength length_;
   std::optional<engine::Run> run_;
@@ -131,6 +137,7 @@ void Finetune::run() {
     check_plan(planned(), *log_);
     live_->set_predicted_peak(log_->record().memory.predicted->peak_allocated);
     end_stage("plan");
+    ask_other_models();
     live_->state("loading");
     load_weights();
     end_stage("weights");
@@ -264,6 +271,7 @@ std::string Finetune::words_on_loss() const {
 }
 
 void Finetune::open_data() {
+  check_has_teacher(recipe_);
   if (world_->rank() == 0) engine::tell_of_shorter_samples(recipe_, base_->model());
   recipe_.train.max_seq_length = engine::longest_sample(recipe_, base_->model());
   dataset_ = engine::open_data(recipe_, base_->model(), recipe_.checkpoint_dir, base_->tokenizer());
@@ -285,11 +293,6 @@ void Finetune::open_data() {
   log_->print(words_on_data());
   const std::vector<report::SourceRecord> sources = use::source_records(dataset_);
   if (!sources.empty()) log_->print(report::source_table({.sources = sources}));
-  if (resume_ && resume_->state.data_fingerprint != data::fingerprint(dataset_))
-    throw UserError(
-        "{} was written by a run on other data; resume with the same data options, or start over "
-        "with --resume false",
-        resume_->folder.string());
   log_->record().sources = sources;
 }
 
@@ -424,46 +427,61 @@ void Finetune::load_weights() {
   }
   base_->close();
   set_earlier_runs_aside();
+  if (!taught_by_.empty())
+    std::filesystem::rename(taught_by_, std::filesystem::path(recipe_.out_dir) / kTeacherFile);
   engine.weights_changed();
   if (resume_)
     checkpoint::load_late_weights(resume_->folder, engine.training_tensors(), &mesh_->world());
 }
 
+AskedRows Finetune::asked_rows() {
+  return {.recipe = recipe_,
+          .dataset = dataset_,
+          .train = *train_batches_,
+          .validation = *validation_batches_,
+          .world = *world_,
+          .device = host_.device,
+          .tokenizer = base_->tokenizer(),
+          .vocabulary = base_->model().dimensions().vocabulary,
+          .log = *log_,
+          .check_stop = [this] { check_stop(); },
+          .resumes = resume_ ? resume_->folder : std::filesystem::path()};
+}
+
+// A teacher, or what answers are compared with, before this model takes memory.
+void Finetune::ask_other_models() {
+  live_->state("reference");
+  if (recipe::has_teacher(recipe_.objective.name)) taught_by_ = learn_from_teacher(asked_rows());
+  if (!recipe_.objective.reference.empty() && !resume_) reference_ = ask_reference(asked_rows());
+  memory::empty_cache(host_.device.type());
+  data_fingerprint_ = data::fingerprint(dataset_);
+  if (resume_ && resume_->state.data_fingerprint != data_fingerprint_)
+    throw UserError(
+        "{} was written by a run on other data; resume with the same data options, or start over "
+        "with --resume false",
+        resume_->folder.string());
+  end_stage("other models");
+}
+
 void Finetune::make_reference() {
   if (!engine::needs_reference(*run_->engine().objective)) return;
   ReferenceFile file{.path = std::filesystem::path(recipe_.out_dir) / kReferenceFile};
-  if (resume_) file.earlier = reference_of(resume_->folder);
+  if (resume_) file.earlier = file_of_run(resume_->folder, kReferenceFile);
   live_->state("reference");
-  int64_t samples = 0;
-  for (const data::SampleStore* store :
-       {&dataset_.train, &dataset_.validation, &dataset_.train_others, &dataset_.validation_others})
-    samples += store->num_different();
-  const bool pairs = dataset_.train.documents_per_sample() > 1;
-  const report::ProgressLine progress(pairs ? "pairs of the reference" : "answers of the reference",
-                                      static_cast<size_t>(samples), world_->rank() == 0);
-  int64_t asked_at = 0;
-  const auto after_each = [&](int64_t done) {
-    progress.show(static_cast<size_t>(done));
-    constexpr int64_t kBetweenQuestions = 64;  // of whether somebody wants to stop
-    if (done < asked_at + kBetweenQuestions) return;
-    asked_at = done;
-    check_stop();
-  };
-  const int64_t computed = add_reference(*run_, dataset_, *train_batches_, *validation_batches_,
-                                         file, *mesh_, after_each);
-  progress.clear();
-  if (computed > 0)
-    log_->print(fmt::format(
-        "Reference {} log-probabilities of answers by the model before training, {:.1f} s",
-        with_commas(computed), progress.seconds()));
+  if (file.earlier)
+    reference_ = read_reference(*file.earlier, dataset_, *train_batches_, *validation_batches_);
+  else if (reference_.empty())
+    reference_ = ask_before_training(asked_rows(), *run_);
+  keep_reference(std::move(reference_), dataset_, *train_batches_, *validation_batches_, file,
+                 *mesh_);
   end_stage("reference");
 }
 
 void Finetune::set_earlier_runs_aside() {
   if (world_->rank() > 0) return;
   if (is_in_others_folder_) {
-    log_->print(
-        fmt::format("Moved an earlier run's files to {}", set_run_aside(recipe_.out_dir).string()));
+    log_->print(fmt::format("Moved an earlier run's files to {}",
+                            set_run_aside(recipe_.out_dir, recipe_.objective.teacher).string()));
     is_in_others_folder_ = false;
     open_log();
     return;
@@ -487,6 +505,8 @@ void Finetune::train() {
       host_.device.is_cuda() ? peak * world_->size() : peak);
   std::function<void()> keep_best;
   if (recipe_.train.keep_best) keep_best = [this] { model_->write_best(); };
+  checkpoint::TrainingState state = resume_ ? resume_->state : checkpoint::TrainingState{};
+  state.data_fingerprint = data_fingerprint_;
   loop_.emplace(TrainingLoop::Parts{.recipe = recipe_,
                                     .dataset = dataset_,
                                     .validation_batches = *validation_batches_,
@@ -499,7 +519,7 @@ void Finetune::train() {
                                     .startup = startup_,
                                     .saves_last_state = saves_last_state_,
                                     .write_best = keep_best},
-                length_, resume_ ? resume_->state : checkpoint::TrainingState{});
+                length_, state);
   loop_->run();
 }
 

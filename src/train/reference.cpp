@@ -17,12 +17,6 @@ namespace {
 
 using Numbers = std::vector<float>;
 
-Numbers computed(engine::Run& run, data::BatchSource& batches, const data::SampleStore& samples,
-                 const std::function<void(int64_t)>& after_each) {
-  const std::vector<double> sums = run.log_probs(batches, samples.num_different(), after_each);
-  return {sums.begin(), sums.end()};
-}
-
 int64_t num_documents(const data::SampleStore& samples) {
   return samples.num_different() * samples.documents_per_sample();
 }
@@ -90,14 +84,14 @@ void add(data::SampleStore& samples, Numbers numbers) {
 
 }  // namespace
 
-std::filesystem::path reference_of(const std::filesystem::path& checkpoint) {
+std::filesystem::path file_of_run(const std::filesystem::path& checkpoint, const char* name) {
   const std::filesystem::path run = checkpoint.parent_path();
   const bool is_aside = !std::filesystem::exists(run / "run.json");
-  return (is_aside ? run.parent_path() : run) / kReferenceFile;
+  return (is_aside ? run.parent_path() : run) / name;
 }
 
 void check_reference(const std::filesystem::path& checkpoint) {
-  const std::filesystem::path path = reference_of(checkpoint);
+  const std::filesystem::path path = file_of_run(checkpoint, kReferenceFile);
   if (!std::filesystem::exists(path))
     throw UserError(
         "{} is missing, which has the log-probabilities of the model before training; train anew "
@@ -105,27 +99,36 @@ void check_reference(const std::filesystem::path& checkpoint) {
         path.string());
 }
 
-int64_t add_reference(engine::Run& run, data::Dataset& dataset, data::BatchSource& train,
-                      data::BatchSource& validation, const ReferenceFile& file,
-                      const dist::Mesh& mesh, const std::function<void(int64_t)>& after_each) {
-  const std::vector<Part> parts = parts_of(dataset, train, validation);
-  std::vector<Numbers> numbers;
-  int64_t num_computed = 0;
-  if (file.earlier) {
-    const std::string path = file.earlier->string();
-    if (files::read_safetensors_metadata(path) != identity_of(parts))
-      throw UserError("{} is of other data; train anew with --resume false", path);
-    const auto source = files::open_safetensors(path);
-    for (const Part& part : parts) numbers.push_back(read(*source, part.name, part.samples));
-  } else {
-    int64_t samples_before = 0;
-    for (const Part& part : parts) {
-      numbers.push_back(computed(run, *part.batches, part.samples,
-                                 [&](int64_t done) { after_each(samples_before + done); }));
-      samples_before += part.samples.num_different();
-      num_computed += std::ssize(numbers.back());
-    }
+ReferenceNumbers compute_reference(data::Dataset& dataset, data::BatchSource& train,
+                                   data::BatchSource& validation, const LogProbs& log_probs,
+                                   const std::function<void(int64_t)>& after_each) {
+  ReferenceNumbers numbers;
+  int64_t samples_before = 0;
+  for (const Part& part : parts_of(dataset, train, validation)) {
+    const std::vector<double> sums =
+        log_probs(*part.batches, part.samples.num_different(),
+                  [&](int64_t done) { after_each(samples_before + done); });
+    numbers.emplace_back(sums.begin(), sums.end());
+    samples_before += part.samples.num_different();
   }
+  return numbers;
+}
+
+ReferenceNumbers read_reference(const std::filesystem::path& file, data::Dataset& dataset,
+                                data::BatchSource& train, data::BatchSource& validation) {
+  const std::vector<Part> parts = parts_of(dataset, train, validation);
+  if (files::read_safetensors_metadata(file) != identity_of(parts))
+    throw UserError("{} is of other data; train anew with --resume false", file.string());
+  ReferenceNumbers numbers;
+  const auto source = files::open_safetensors(file);
+  for (const Part& part : parts) numbers.push_back(read(*source, part.name, part.samples));
+  return numbers;
+}
+
+void keep_reference(ReferenceNumbers numbers, data::Dataset& dataset, data::BatchSource& train,
+                    data::BatchSource& validation, const ReferenceFile& file,
+                    const dist::Mesh& mesh) {
+  const std::vector<Part> parts = parts_of(dataset, train, validation);
   dist::agree(&mesh.world(), [&]() -> std::string {
     std::error_code none;  // of two paths of which one is not there
     const bool is_own = file.earlier && std::filesystem::equivalent(*file.earlier, file.path, none);
@@ -133,7 +136,6 @@ int64_t add_reference(engine::Run& run, data::Dataset& dataset, data::BatchSourc
     return "";
   });
   for (size_t i = 0; i < parts.size(); ++i) add(parts[i].samples, std::move(numbers[i]));
-  return num_computed;
 }
 
 }  // namespace snug::train

@@ -100,7 +100,6 @@ TrainingLoop::TrainingLoop(const Parts& parts, const engine::RunLength& length,
   }
   note_sources();
   updated_ = state_.step;
-  state_.data_fingerprint = data::fingerprint(parts.dataset);
 }
 
 void TrainingLoop::run() {
@@ -484,8 +483,13 @@ void TrainingLoop::validate() {
         "from the checkpoint before with a lower --optimizer.lr than {}",
         state_.step, result.loss, recipe_.optimizer.lr));
   const report::Figures figures = named(result.figures);
-  std::string more = fmt::format("perplexity {:.2f} ({} tokens)", std::exp(result.loss),
-                                 with_commas(result.tokens));
+  // Beside a teacher the loss is no log-probability of the answers, which has a figure of its own.
+  const auto sft_loss = figures.find("sft_loss");
+  std::string more = fmt::format(
+      "{}perplexity {:.2f} ({} tokens)",
+      sft_loss == figures.end() ? "" : fmt::format("sft_loss {:.4f}, ", sft_loss->second),
+      std::exp(sft_loss == figures.end() ? result.loss : sft_loss->second),
+      with_commas(result.tokens));
   if (figures.contains("rewards_accuracy"))
     more = fmt::format("accuracy {:.1f} %, margin {:.4f} ({} pairs)",
                        100 * figures.at("rewards_accuracy"), figures.at("rewards_margin"),

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "base/bytes.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/text.h"
@@ -20,6 +21,7 @@
 #include "use/evaluate_pairs.h"
 #include "use/evaluate_scores.h"
 #include "use/evaluated_rows.h"
+#include "use/save_top_k.h"
 
 namespace snug::use {
 namespace {
@@ -75,6 +77,16 @@ void print(const nlohmann::json& result) {
                     count("pictures")));
 }
 
+std::string saved_text(const nlohmann::json& saved) {
+  return fmt::format(
+      "{}: the {} most likely tokens of each of {} targets of {} samples, {} (prompt style {}); "
+      "learn from it with --objective distill --objective.teacher {}\n",
+      saved["file"].get<std::string>(), saved["top_k"].get<int64_t>(),
+      with_commas(saved["targets"].get<int64_t>()), with_commas(saved["samples"].get<int64_t>()),
+      format_bytes(saved["bytes"].get<int64_t>()), saved["prompt_style"].get<std::string>(),
+      saved["file"].get<std::string>());
+}
+
 }  // namespace
 
 void evaluate(const recipe::EvaluateOptions& options) {
@@ -103,6 +115,13 @@ void evaluate(const recipe::EvaluateOptions& options) {
   if (!lm.model->labels().empty()) {
     const nlohmann::json scores = evaluate_scores(options, lm);
     return print_piece(options.json ? scores.dump() + "\n" : scores_text(scores));
+  }
+  if (options.save_top_k == 0 && options.teacher_file != recipe::EvaluateOptions{}.teacher_file)
+    throw UserError("--teacher_file {}: say how many tokens, as in --save_top_k 64",
+                    options.teacher_file);
+  if (options.save_top_k > 0) {
+    const nlohmann::json saved = save_top_k(options, lm);
+    return print_piece(options.json ? saved.dump() + "\n" : saved_text(saved));
   }
   if (options.objective.name != recipe::ObjectiveName::Sft) {
     const nlohmann::json pairs = evaluate_pairs(options, lm);

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "data/dataset.h"
 #include "engine/adapters/adapters.h"
+#include "engine/asked/asked_model.h"
 #include "engine/steps/objective.h"
 #include "engine/steps/validation.h"
 #include "recipe/tables/objectives.h"
@@ -24,11 +25,12 @@ void check_comparable(const recipe::EvaluateOptions& options, const engine::Lang
     throw UserError(
         "objective {}: pairs are evaluated by dpo, ipo, hinge, orpo, simpo or cpo; answers by sft",
         options.objective.name);
-  if (lm.adapters.size() != 1 && engine::needs_reference(objective))
+  if (lm.adapters.size() != 1 && engine::needs_reference(objective) &&
+      options.objective.reference.empty())
     throw UserError(
         "objective {} compares with the model before training, and {} does not say which that is; "
-        "evaluate an adapter, whose base it is, or take --objective orpo, simpo or cpo, which "
-        "compare the answers alone",
+        "name it with --objective.reference, or evaluate an adapter, whose base it is, or take "
+        "--objective orpo, simpo or cpo, which compare the answers alone",
         options.objective.name, options.checkpoint_dir);
 }
 
@@ -45,14 +47,26 @@ json evaluate_pairs(const recipe::EvaluateOptions& options, const engine::Langua
   EvaluatedRows rows(options, read, lm);
   engine::ValidationOptions pass{.micro_batch_size = options.micro_batch_size,
                                  .compute = lm.precision.compute};
-  const auto log_probs = [&](int64_t count) {
-    return engine::log_probs_of_documents(*lm.executor, *rows.batches(), count, pass);
+  const auto log_probs_of = [&](const engine::LanguageModel& model, int64_t count) {
+    return engine::log_probs_of_documents(*model.executor, *rows.batches(), count, pass);
   };
+  const auto log_probs = [&](int64_t count) { return log_probs_of(lm, count); };
   std::vector<double> reference;
   if (engine::needs_reference(*objective)) {
-    engine::remove_adapters(*lm.model);
-    reference = log_probs(rows.samples().num_different());
-    lm.use(lm.adapters.front());
+    const int64_t all = rows.samples().num_different();
+    if (!options.objective.reference.empty()) {
+      reference = log_probs_of(
+          engine::open_asked_model({.option = "objective.reference",
+                                    .path = options.objective.reference,
+                                    .precision = options.precision,
+                                    .data = &options.data},
+                                   lm.executor->device(), *lm.tokenizer, rows.dataset()),
+          all);
+    } else {
+      engine::remove_adapters(*lm.model);
+      reference = log_probs(all);
+      lm.use(lm.adapters.front());
+    }
     rows.samples().set_columns({{.values = {reference.begin(), reference.end()}}});
   }
   pass.max_batches = options.max_iters.value_or(0);

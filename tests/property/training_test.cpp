@@ -55,8 +55,15 @@ class Training : public ::testing::Test {
       tests::random_answers(8, 40, 5, recipe::objective_defaults("kto"));
   const data::SampleStore texts_ =
       tests::random_answers(8, 40, 5, recipe::objective_defaults("classification"));
+  const data::SampleStore taught_ = tests::random_answers(8, 40, 5, distillation());
+  static recipe::ObjectiveOptions distillation() {
+    recipe::ObjectiveOptions options = recipe::objective_defaults("distill");
+    options.top_k = 5;
+    return options;
+  }
   const data::SampleStore& samples_of(const recipe::Recipe& recipe) const {
     if (recipe::learns_labels(recipe.objective.name)) return texts_;
+    if (recipe::has_teacher(recipe.objective.name)) return taught_;
     return recipe.objective.name == recipe::ObjectiveName::Sft   ? samples_
            : recipe.objective.name == recipe::ObjectiveName::Kto ? rated_
                                                                  : pairs_;
@@ -153,11 +160,12 @@ TEST_F(Training, NoiseIsForTrainingAlone) {
 }
 
 TEST_F(Training, AnyCutOfAnswersTrainsTheSame) {
-  for (const char* const name :
-       {"dpo", "ipo", "hinge", "cpo", "simpo", "orpo", "kto", "classification", "reward"}) {
+  for (const char* const name : {"dpo", "ipo", "hinge", "cpo", "simpo", "orpo", "kto",
+                                 "classification", "reward", "distill"}) {
     SCOPED_TRACE(name);
     recipe::Recipe recipe = tiny_recipe();
     recipe.objective = recipe::objective_defaults(name);
+    if (recipe::has_teacher(name)) recipe.objective.top_k = 5;
     const data::SampleStore pairs = tests::random_answers(8, 40, 5, recipe.objective);
     TinyRun whole(recipe, pairs), cut(recipe, pairs);
     recipe.objective.share_prompt = false;
@@ -272,6 +280,12 @@ constexpr Trained kTrained[] = {
      [](recipe::Recipe& r) {
        r.precision = "bf16-true";
        r.objective = recipe::objective_defaults("kto");
+     }},
+    {"Distillation",
+     [](recipe::Recipe& r) {
+       r.precision = "bf16-mixed";
+       r.objective = {
+           .name = recipe::ObjectiveName::Distill, .beta = 0.5, .sft_weight = 0.2, .top_k = 5};
      }},
     {"Scores",
      [](recipe::Recipe& r) {

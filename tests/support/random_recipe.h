@@ -51,11 +51,12 @@ inline recipe::Recipe random_recipe(std::mt19937& random) {
   return recipe;
 }
 
-// In a fourth of the recipes an objective that compares answers, in some of the others blocks of
-// text; the samples that they learn from.
+// In a fourth of the recipes an objective that compares answers or has a teacher, in some of the
+// others blocks of text; the samples that they learn from.
 inline data::SampleStore with_objective(recipe::Recipe& recipe, int count, int longest,
                                         std::mt19937& random) {
-  constexpr const char* kNames[] = {"dpo", "ipo", "hinge", "orpo", "simpo", "cpo", "kto"};
+  constexpr const char* kNames[] = {"dpo",   "ipo", "hinge", "orpo",
+                                    "simpo", "cpo", "kto",   "distill"};
   if (random() % 4 != 0) {
     data::SampleStore samples = random_samples(count, longest, random());
     std::vector<int64_t> numbers(static_cast<size_t>(samples.count()));
@@ -64,6 +65,8 @@ inline data::SampleStore with_objective(recipe::Recipe& recipe, int count, int l
     return samples;
   }
   recipe.objective = recipe::objective_defaults(kNames[random() % std::size(kNames)]);
+  if (recipe.objective.name == recipe::ObjectiveName::Distill)
+    recipe.objective.top_k = 1 + static_cast<int64_t>(random() % 8);
   recipe.objective.share_prompt =
       recipe::learns_from_pairs(recipe.objective.name) && random() % 2 == 0;
   return random_answers(count, longest, random(), recipe.objective);

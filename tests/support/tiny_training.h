@@ -89,6 +89,21 @@ inline data::SampleStore samples_with_prompts(int count, int longest, uint32_t s
   return store;
 }
 
+// What somebody says of each token: some of the first ids, each with a part of the probability.
+inline data::ColumnOfNumbers teachers_column(const data::SampleStore& store, int64_t top_k,
+                                             std::mt19937& random) {
+  data::ColumnOfNumbers column{.is_per_target = true, .width = 2 * top_k};
+  for (int64_t i = 0; i < store.num_different(); ++i)
+    for (int64_t token = 0; token < store.whole_length(i); ++token) {
+      const auto first = static_cast<int64_t>(random() % 8);
+      for (int64_t k = 0; k < top_k; ++k) column.values.push_back(static_cast<float>(first + k));
+      for (int64_t k = 0; k < top_k; ++k)
+        column.values.push_back(
+            -std::log(static_cast<float>(top_k + 1) + static_cast<float>(random() % 9)));
+    }
+  return column;
+}
+
 // Draws numbers for the columns that an objective reads beside these samples; a document that is
 // scored is scored at its last token.
 inline void draw_columns(data::SampleStore& store, const nn::Objective& objective, uint32_t seed) {
@@ -102,6 +117,10 @@ inline void draw_columns(data::SampleStore& store, const nn::Objective& objectiv
   };
   for (const nn::Column& column : objective.batch().columns) {
     std::vector<float>& values = columns.emplace_back().values;
+    if (column.per == nn::Column::Per::Target) {
+      columns.back() = teachers_column(store, column.width / 2, random);
+      continue;
+    }
     for (int64_t i = 0; i < store.num_different(); ++i)
       for (int64_t d = 0; d < store.documents_per_sample(); ++d)
         values.push_back(drawn(column.name, i, d));

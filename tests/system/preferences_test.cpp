@@ -3,6 +3,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "files/weights/safetensors/safetensors.h"
 #include "system/program.h"
 
 namespace snug::tests {
@@ -144,6 +147,51 @@ TEST_F(Preferences, GoOnBesideTheModelBeforeTraining) {
   train("again", {"--train.max_steps", "1"});
   EXPECT_TRUE(fs::exists(folder_ / "again/earlier/reference.safetensors"));
   EXPECT_TRUE(fs::exists(folder_ / "again/reference.safetensors"));
+}
+
+// What the run compares with is what the other model says when it is evaluated, at one process and
+// at two.
+TEST_F(Preferences, MayBeComparedWithAnotherModel) {
+  train("other", {"--objective", "orpo", "--seed", "5"});
+  const fs::path other = folder_ / "other/final", scores = folder_ / "scores.jsonl";
+  const Result evaluated = run({"evaluate", other, "--data", pairs_, "--objective", "orpo",
+                                "--precision", "32-true", "--scores_file", scores});
+  ASSERT_EQ(evaluated.exit_code, 0) << evaluated.output;
+  std::vector<float> expected;
+  std::ifstream in(scores);
+  for (std::string line; std::getline(in, line);) {
+    const json row = json::parse(line);
+    expected.push_back(row["chosen"]);
+    expected.push_back(row["rejected"]);
+  }
+  std::ranges::sort(expected);
+  Words more{"--objective.reference",     other, "--train.max_steps", "2",
+             "--data.val_split_fraction", "0"};
+  const json record = train("one", more);
+  EXPECT_NE(record["steps"][0]["rewards_margin"], 0);
+  EXPECT_EQ(record["memory"]["measured"]["peak_allocated"],
+            record["memory"]["predicted"]["peak_allocated"]);
+  more.insert(more.end(), {"--devices", "2"});
+  const json two = train("two", more);
+  EXPECT_NEAR(two["steps"][1]["loss"], record["steps"][1]["loss"].get<double>(), 1e-5);
+  for (const char* name : {"one", "two"}) {
+    const auto file = files::open_safetensors(folder_ / name / "reference.safetensors");
+    std::vector<float> found(expected.size());
+    ASSERT_EQ(file->find("train")->shape, std::vector<int64_t>{std::ssize(found)});
+    file->read(*file->find("train"), files::DType::F32, found.data());
+    std::ranges::sort(found);
+    for (size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-4) << i;
+  }
+  // Beside it a model is evaluated as it was validated.
+  more = {"--objective.reference", other, "--data.val_split_fraction", "0.25"};
+  const json held_out = train("held_out", more)["validation"].back();
+  const json found = snug::tests::evaluated(folder_ / "held_out/final", pairs_,
+                                            {"--objective", "dpo", "--objective.reference", other});
+  EXPECT_NEAR(found["rewards_margin"], held_out["rewards_margin"].get<double>(), 1e-4);
+  EXPECT_NEAR(found["loss"], held_out["loss"].get<double>(), 1e-4);
+  expect_part(run(words("c", {"--objective", "orpo", "--objective.reference", other})), 2,
+              "orpo has no such argument");
+  expect_part(run(words("c", {"--objective.reference", "nothing"})), 2, "nothing");
 }
 
 TEST_F(Preferences, DoNotGoOnWithoutWhatWasComputedBefore) {

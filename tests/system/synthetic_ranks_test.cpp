@@ -102,8 +102,9 @@ void expect_same_on_all(const std::string& objective, const std::vector<std::str
                     1e-4 * std::max(1e-2, std::abs(expected)))
             << figure << ", step " << i + 1;
       }
-    EXPECT_NEAR(record["validation"].back()["rewards_margin"].get<double>(),
-                records[0]["validation"].back()["rewards_margin"].get<double>(), 1e-4);
+    const std::string& last = figures.back();
+    EXPECT_NEAR(record["validation"].back()[last].get<double>(),
+                records[0]["validation"].back()[last].get<double>(), 1e-4);
   }
 }
 
@@ -114,6 +115,11 @@ TEST(SyntheticDataOfRanks, PairsTrainAsOnOne) {
 // The reference point is one for all of them.
 TEST(SyntheticDataOfRanks, RatingsTrainAsOnOne) {
   expect_same_on_all("kto", {"loss", "rewards_chosen", "rewards_rejected", "kl"});
+}
+
+// Ranks that share the vocabulary have some of the teacher's tokens each.
+TEST(SyntheticDataOfRanks, WhatATeacherSaysTrainsAsOnOne) {
+  expect_same_on_all("distill", {"loss", "sft_loss"});
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "core/nn/objectives/distillation.h"
 #include "core/nn/objectives/document_scores.h"
 #include "core/nn/objectives/kto.h"
 #include "core/nn/objectives/preference.h"
@@ -32,9 +33,12 @@ double balance_of(const models::Model& model, const recipe::Recipe& recipe,
   return balance;
 }
 
-// Null where answers alone are learnt.
+// Null where cross-entropy is all that is learnt.
 std::shared_ptr<const nn::Objective> comparison_of(const recipe::ObjectiveOptions& options) {
   using recipe::ObjectiveName;
+  if (options.name == ObjectiveName::Distill)
+    return std::make_shared<nn::Distillation>(nn::Distillation::Options{
+        .top_k = options.top_k, .beta = options.beta, .sft_weight = options.sft_weight});
   if (options.name == ObjectiveName::Kto)
     return std::make_shared<nn::Kto>(
         nn::Kto::Options{.beta = options.beta,
@@ -47,6 +51,7 @@ std::shared_ptr<const nn::Objective> comparison_of(const recipe::ObjectiveOption
       case ObjectiveName::Kto:
       case ObjectiveName::Classification:
       case ObjectiveName::Reward:
+      case ObjectiveName::Distill:
         return std::nullopt;
       case ObjectiveName::Dpo:
         return Kind::Dpo;
@@ -106,7 +111,9 @@ void check_objective(const models::Model& model, const recipe::Recipe& recipe) {
         scores ? "it trains a head that scores documents, and this model's has the vocabulary"
                : "this model scores documents and writes no text; use --objective classification "
                  "or reward");
-  if (!scores && !recipe::compares_answers(recipe.objective.name)) return;
+  if (!scores && !recipe::has_teacher(recipe.objective.name) &&
+      !recipe::compares_answers(recipe.objective.name))
+    return;
   const data::Reading reads = model.reads();
   if (reads.source || reads.image_size > 0)
     throw UserError("objective {}: a model {} learns answers alone; use --objective sft",

@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/steps/validation.h"
 
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/isnan.h>
+#include <ATen/ops/log_softmax.h>
+#include <ATen/ops/nonzero.h>
+
 #include <algorithm>
 #include <numeric>
 #include <utility>
@@ -91,6 +97,31 @@ class NotedScores final : public nn::DocumentScores {
   }
 
   mutable at::Tensor last;
+};
+
+class TopK final : public nn::Objective {
+ public:
+  explicit TopK(int64_t top_k) : top_k_(top_k) {}
+  at::Tensor sum(const at::Tensor& hidden, const nn::Head& head, const nn::Batch& batch,
+                 const nn::Pass& pass) const override {
+    const at::Tensor rows = at::nonzero(batch.targets.ne(batch.ignore_index)).view({-1});
+    const int64_t count = rows.size(0);
+    last = at::empty({count, 2 * top_k_}, hidden.options().dtype(at::kFloat));
+    for (int64_t begin = 0; begin < count; begin += kRows) {
+      const int64_t end = std::min(begin + kRows, count);
+      const at::Tensor logits =
+          head.logits(hidden.index_select(0, rows.slice(0, begin, end)), pass).to(at::kFloat);
+      const auto [log_p, ids] = at::log_softmax(logits, 1).topk(top_k_, 1);
+      last.slice(0, begin, end).copy_(at::cat({ids.to(at::kFloat), log_p}, 1));
+    }
+    return last.sum().reshape({1});
+  }
+
+  mutable at::Tensor last;  // (targets, 2 K)
+
+ private:
+  static constexpr int64_t kRows = 64;  // of logits at a time
+  int64_t top_k_;
 };
 
 // The numbers that `objective` notes of each document, `width` of them.
@@ -203,6 +234,26 @@ std::vector<double> log_probs_of_documents(exec::Executor& executor, data::Batch
                                            int64_t num_samples, const ValidationOptions& options,
                                            const dist::Mesh* mesh) {
   return noted(DocumentLogProbs(), 1, executor, samples, num_samples, options, mesh);
+}
+
+void top_k_of_targets(exec::Executor& executor, data::BatchSource& samples, int64_t num_samples,
+                      int64_t top_k, const ValidationOptions& options,
+                      const std::function<void(std::span<const float>)>& take) {
+  ValidationOptions all = options;
+  all.max_batches = 0;
+  const Share share = share_of(num_samples, all, nullptr);
+  const TopK objective(top_k);
+  samples.expect(share.micro_batches);
+  for (const std::vector<int64_t>& own : share.micro_batches) {
+    run(executor, *samples.make(own), objective, all, nullptr);
+    const at::Tensor found = objective.last.cpu().contiguous();
+    if (at::isnan(found).any().item<bool>())
+      throw UserError(
+          "a log-probability of the teacher's is no number; snug verify names damaged "
+          "files");
+    take({found.const_data_ptr<float>(), static_cast<size_t>(found.numel())});
+    if (options.after_each) options.after_each(own.back() + 1);
+  }
 }
 
 std::vector<double> scores_of_documents(exec::Executor& executor, data::BatchSource& samples,

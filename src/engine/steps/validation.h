@@ -59,6 +59,13 @@ std::vector<double> log_probs_of_documents(exec::Executor& executor, data::Batch
                                            int64_t num_samples, const ValidationOptions& options,
                                            const dist::Mesh* mesh = nullptr);
 
+// Of each target, in order, the `top_k` tokens that are most likely: their ids, then their
+// log-probabilities, 2 K numbers, which `take` is given micro-batch by micro-batch. One process.
+// Throws UserError for a log-probability that is no number.
+void top_k_of_targets(exec::Executor& executor, data::BatchSource& samples, int64_t num_samples,
+                      int64_t top_k, const ValidationOptions& options,
+                      const std::function<void(std::span<const float>)>& take);
+
 // The scores of each document, `labels` of them one after the other, of a model that scores
 // documents; samples have the columns of such an objective. The rest is as above.
 std::vector<double> scores_of_documents(exec::Executor& executor, data::BatchSource& samples,

@@ -19,11 +19,14 @@
 #include "base/text.h"
 #include "data/mix.h"
 #include "data/synthetic.h"
+#include "engine/adapters/adapter_directory.h"
 #include "engine/adapters/started_adapter.h"
 #include "engine/adapters/trained_parts.h"
+#include "engine/asked/teacher.h"
 #include "engine/export/vocabulary.h"
 #include "engine/host.h"
 #include "engine/labels.h"
+#include "engine/language_model.h"
 #include "engine/more_tokens.h"
 #include "engine/open_data.h"
 #include "engine/run_length.h"
@@ -242,6 +245,25 @@ void open_samples(Planned& p) {
                         p.validation_others.longest()});
 }
 
+// Of folders and files that are there.
+std::optional<AskedModel> asked_model(const recipe::Recipe& recipe) {
+  const auto& [role, path] = recipe.objective.teacher.empty()
+                                 ? std::pair("Reference", recipe.objective.reference)
+                                 : std::pair("Teacher", recipe.objective.teacher);
+  std::error_code none;
+  if (path.empty() || engine::is_top_k_file(path)) return std::nullopt;
+  if (!fs::exists(path, none)) {
+    warn("{} is not here, so what it takes while it is asked is not in the plan", path);
+    return std::nullopt;
+  }
+  const fs::path base =
+      engine::is_adapter_directory(path) ? engine::find_base(path) : fs::path(path);
+  const models::Checkpoint other = models::open_checkpoint(base);
+  const auto bytes = static_cast<int64_t>(
+      c10::elementSize(nn::parse_precision(engine::plain_precision(recipe.precision)).parameters));
+  return AskedModel{role, path, bytes * engine::count_parameters(*other.model).total};
+}
+
 // Ranks differ by pipeline stage, and a little by their shards: the plan shows the stage that needs
 // most, and of each the rank that does.
 void plan_ranks(Planned& p) {
@@ -318,6 +340,7 @@ void plan_recipe(Planned& p, const recipe::PlanOptions& options) {
   open_model(p, options.text_only ? models::Part::Language : models::Part::Whole);
   open_samples(p);
   plan_ranks(p);
+  p.asked = asked_model(p.recipe);
 }
 
 void plan(const recipe::Recipe& recipe, const recipe::PlanOptions& options,

@@ -128,6 +128,7 @@ json plan_json(const Planned& p) {
     out["time"]["run_seconds"] = p.run_seconds();
   }
   if (p.from_data) out["batch"]["tokens_per_epoch"] = engine::tokens_per_epoch(p.length, p.samples);
+  if (p.asked) out["asked"] = {{"model", p.asked->path}, {"parameter_bytes", p.asked->weights}};
   if (p.price.per_hour > 0) out["cost"] = price_json(p);
   if (p.has_many_devices()) {
     out["ranks"] = engine::named_ranks(p.recipe);

@@ -163,7 +163,7 @@ Like::Like(const recipe::PlanOptions& options, const models::Model& model,
   if (litgpt_ && (family == nullptr || !family->in_litgpt))
     throw UserError("like: {}: models of type {} cannot be compared with it; leave --like out",
                     program_, model_type_);
-  if (recipe::compares_answers(candidate.recipe.objective.name) || model.reads().scores_documents)
+  if (candidate.recipe.objective.name != recipe::ObjectiveName::Sft)
     throw UserError(
         "like: {}: only answers learnt are compared, not objective {}; leave --like out", program_,
         candidate.recipe.objective.name);

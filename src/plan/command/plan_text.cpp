@@ -327,6 +327,11 @@ std::vector<std::string> plan_lines(const Planned& p) {
   if (p.fetched)
     lines.add("         its config and tokenizer were fetched to {}, without the weights",
               p.recipe.checkpoint_dir);
+  if (p.asked)
+    lines.add(
+        "{:<9}{}: {} of weights while it is asked about all rows, before this model is loaded{}",
+        p.asked->role, p.asked->path, format_bytes(p.asked->weights),
+        missing_text(std::max<int64_t>(0, p.asked->weights - p.device.usable_bytes())));
   const int64_t micro_batches =
       engine::micro_batches_of_step(p.recipe, engine::named_strategy(p.recipe).mesh);
   const bool pairs = p.samples.documents_per_sample() > 1;

@@ -26,6 +26,13 @@
 
 namespace snug::plan {
 
+// Another model that is asked about all rows before this one is loaded (train/other_models.h).
+struct AskedModel {
+  const char* role;  // "Teacher"
+  std::string path;
+  int64_t weights = 0;  // bytes on the device
+};
+
 // Scaling and Like refer to other members, so it must not be moved.
 struct Planned {
   recipe::Recipe recipe;
@@ -44,6 +51,7 @@ struct Planned {
   recipe::Price price = {};            // of an hour of one device
   std::vector<Candidate> stages = {};  // one per stage of the pipeline
   Candidate wanted = {};               // the stage that needs most
+  std::optional<AskedModel> asked = {};
   std::optional<Fit> fit = {};
   std::vector<Suggestion> other_training = {};  // with fit, of a recipe that does not fit as it is
   std::optional<Scaling> scaling = {};

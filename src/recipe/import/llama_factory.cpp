@@ -10,6 +10,7 @@
 #include "recipe/import/programs.h"
 #include "recipe/import/shared.h"
 #include "recipe/numbers.h"
+#include "recipe/tables/objectives.h"
 
 namespace snug::recipe {
 namespace {
@@ -389,10 +390,17 @@ constexpr std::string_view kKeysOfPairs =
     "pref_loss pref_beta simpo_gamma dpo_label_smoothing pref_ftx pref_bco_weight ld_alpha "
     "ref_model ref_model_adapters ref_model_quantization_bit";
 
-void refuse_other_reference(Draft& draft) {
-  for (const char* key : {"ref_model", "ref_model_adapters", "ref_model_quantization_bit"})
-    if (draft.on(key) && draft.text(key) != draft.text("model_name_or_path"))
-      draft.refuse(key, "", std::string(kOwnReference));
+// An adapter's folder names its base.
+void take_other_reference(Draft& draft, std::string_view objective) {
+  if (!objective_takes(objective, "reference"))
+    return idle_all(draft, "ref_model ref_model_adapters ref_model_quantization_bit",
+                    "this loss has no reference");
+  if (draft.on("ref_model_quantization_bit"))
+    draft.refuse("ref_model_quantization_bit", "",
+                 "the reference is read in the type that training computes in");
+  const char* const key = draft.on("ref_model_adapters") ? "ref_model_adapters" : "ref_model";
+  if (draft.on(key) && draft.text(key) != draft.text("model_name_or_path"))
+    draft.set("objective.reference", draft.text(key), key);
 }
 
 void take_stage_of_pairs(Draft& draft) {
@@ -412,7 +420,7 @@ void take_stage_of_pairs(Draft& draft) {
   if (const Found* alpha = draft.find("ld_alpha")) take_ld_alpha(draft, *alpha);
   if (draft.on("pref_bco_weight"))
     draft.refuse("pref_bco_weight", "", std::string(kNoSuchTechnique));
-  refuse_other_reference(draft);
+  take_other_reference(draft, objective);
   if (objective == "hinge" || objective == "ipo")
     draft.differs(
         "pref_loss",
@@ -429,7 +437,7 @@ void take_stage_of_ratings(Draft& draft) {
                   .undesirable_weight = "kto_rejected_weight"});
   if (parse_float(draft.text("pref_ftx")).value_or(0) > 0)
     draft.refuse("pref_ftx", "", std::string(kNoSuchTechnique));
-  refuse_other_reference(draft);
+  take_other_reference(draft, "kto");
   idle_all(draft, "pref_loss simpo_gamma dpo_label_smoothing pref_bco_weight ld_alpha",
            "belongs to stage: dpo");
   draft.differs("stage", std::string(kOtherReferencePoint));

@@ -36,7 +36,7 @@ inline constexpr std::string_view kNoSuchObjective =
     "snug does not have this objective yet; choose one of its own with --objective";
 inline constexpr std::string_view kNoPreferences = "belongs to preference training, which is off";
 inline constexpr std::string_view kOwnReference =
-    "the reference is the model before training; leave it out";
+    "the reference is the model before training, or that of --objective.reference; leave it out";
 inline constexpr std::string_view kOwnReferencePass =
     "snug computes the reference's log-probabilities once, before training";
 inline constexpr std::string_view kOfMicroBatch =

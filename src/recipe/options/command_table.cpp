@@ -124,11 +124,13 @@ const std::vector<CommandInfo>& command_table() {
        "Computes the loss as training does: same prompts, same masking, mean over loss tokens. For "
        "pictures it also writes captions and compares them with all reference captions of each "
        "picture: BLEU-4, ROUGE-L and CIDEr-D. Of a classifier or a reward model it says how many "
-       "rows it gets right.",
+       "rows it gets right. With --save_top_k it writes what the model says of each answer token, "
+       "for one that learns from it.",
        {"snug evaluate MODEL --data.json_path data.json",
         "snug evaluate MODEL --data.json_path data.json --split val --json",
         "snug evaluate MODEL --data ImageFolder --data.path photos --captions_file found.jsonl",
-        "snug evaluate CLASSIFIER --data.json_path texts.jsonl --scores_file scores.jsonl"}},
+        "snug evaluate CLASSIFIER --data.json_path texts.jsonl --scores_file scores.jsonl",
+        "snug evaluate TEACHER --data.json_path data.json --save_top_k 64"}},
       {Command::Convert,
        {"convert"},
        "convert a model to another format",

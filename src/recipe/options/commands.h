@@ -162,7 +162,9 @@ struct EvaluateOptions {
   int64_t max_new_tokens = 30;  // in a caption
   std::string captions_file;    // JSON lines; empty = none
   std::string scores_file;      // the same, of a model that scores documents, or of pairs
-  ObjectiveOptions objective;   // by which pairs are evaluated
+  int64_t save_top_k = 0;       // of each target, for one that learns from this model; 0: none
+  std::string teacher_file = "teacher.safetensors";  // where they go
+  ObjectiveOptions objective;                        // by which pairs are evaluated
   Word<Accelerator> accelerator = Accelerator::Auto;
   std::string memory_budget;
   int64_t num_threads = 0;

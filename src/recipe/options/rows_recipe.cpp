@@ -456,10 +456,12 @@ std::vector<Row> objective_rows(Recipe& r) {
       {.theme = kObjective,
        .key = "objective.name",
        .slot = &o.name,
-       .help = "what training minimises: sft learns answers; classification learns each text's "
-               "label; kto learns from rows with an answer and whether it is good; the others from "
-               "rows with a chosen and a rejected answer. Choosing one sets the keys below to its "
-               "defaults",
+       .help =
+           "what training minimises: sft learns answers; classification learns each text's "
+           "label; distill learns answers as another model would give them; kto learns from rows "
+           "with an answer and whether it is good; the others from rows with a chosen and a "
+           "rejected answer. Choosing one sets the keys below to its "
+           "defaults",
        .choices = choices_of<ObjectiveName>(),
        .shown = "objective",
        .aliases = {"objective"},
@@ -470,8 +472,9 @@ std::vector<Row> objective_rows(Recipe& r) {
        .slot = &o.beta,
        .help = "how far answers may move from the reference: less with a larger one; for ipo and "
                "hinge the distance at which a pair is learnt; the weight of orpo's odds; 2 unless "
-               "given for simpo",
-       .min = 1e-6,
+               "given for simpo; for distill, 0 unless given, 0 is the forward divergence from the "
+               "teacher, 1 the reverse one, between them Jensen-Shannon's",
+       .min = 0,
        .max = 1000},
       {.theme = kObjective,
        .key = "objective.gamma",
@@ -490,7 +493,7 @@ std::vector<Row> objective_rows(Recipe& r) {
        .key = "objective.sft_weight",
        .slot = &o.sft_weight,
        .help = "weight of the chosen answer's own loss, the mean over its tokens (cpo: 1 unless "
-               "given)",
+               "given); for distill that of the answers' loss as sft has it",
        .min = 0,
        .max = 1000},
       {.theme = kObjective,
@@ -520,6 +523,25 @@ std::vector<Row> objective_rows(Recipe& r) {
                "(reward); 0.01 is usual",
        .min = 0,
        .max = 1000},
+      {.theme = kObjective,
+       .key = "objective.reference",
+       .slot = &o.reference,
+       .help = "another model to compare answers with than the one that is trained, before that "
+               "(dpo, ipo, hinge, kto); asked about all rows before training",
+       .kind = TextKind::Directory},
+      {.theme = kObjective,
+       .key = "objective.teacher",
+       .slot = &o.teacher,
+       .help = "a model to learn from, asked about all rows before training (distill); or the file "
+               "that snug evaluate TEACHER --save_top_k 64 writes of it once",
+       .kind = TextKind::File},
+      {.theme = kObjective,
+       .key = "objective.top_k",
+       .slot = &o.top_k,
+       .help = "so many of the teacher's most likely tokens for each token (distill); each takes 8 "
+               "bytes a token in memory",
+       .min = 1,
+       .max = 1048576},
   };
 }
 

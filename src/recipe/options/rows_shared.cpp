@@ -318,8 +318,8 @@ std::vector<Row> show_data_rows(ShowDataOptions& o) {
        .key = "objective",
        .slot = &o.objective,
        .help = "what training shall minimise: classification reads texts with labels, kto rows "
-               "with an answer and whether it is good, the others but sft rows with a chosen and "
-               "a rejected answer",
+               "with an answer and whether it is good, the others but sft and distill rows with a "
+               "chosen and a rejected answer",
        .choices = choices_of<ObjectiveName>(),
        .aliases = {"objective.name"}},
       {.theme = kShownData,

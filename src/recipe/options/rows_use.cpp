@@ -341,11 +341,26 @@ std::vector<Row> evaluate_rows(EvaluateOptions& o) {
                "a reward model; of pairs the log-probabilities of both answers",
        .kind = TextKind::File},
       {.theme = kEvaluation,
+       .key = "save_top_k",
+       .slot = &o.save_top_k,
+       .help = "write this model's N most likely tokens for each answer token, with their "
+               "log-probabilities, to the teacher file, for a model that learns from it "
+               "(--objective distill); 64 is usual",
+       .min = 1,
+       .max = 1048576},
+      {.theme = kEvaluation,
+       .key = "teacher_file",
+       .slot = &o.teacher_file,
+       .help = "the file that save_top_k writes",
+       .kind = TextKind::File},
+      {.theme = kEvaluation,
        .key = "objective",
        .slot = &o.objective.name,
-       .help = "dpo, ipo, hinge, orpo, simpo or cpo: rows are pairs of a chosen and a rejected "
-               "answer, evaluated as training validates them; the first three compare an adapter "
-               "with its base. A classifier or reward model needs none",
+       .help =
+           "dpo, ipo, hinge, orpo, simpo or cpo: rows are pairs of a chosen and a rejected "
+           "answer, evaluated as training validates them; the first three compare with "
+           "objective.reference, or an adapter with its base. A classifier or reward model needs "
+           "none",
        .choices = choices_of<ObjectiveName>(),
        .aliases = {"objective.name"},
        .selected = [&o] { o.objective = objective_defaults(o.objective.name); }},
@@ -355,6 +370,12 @@ std::vector<Row> evaluate_rows(EvaluateOptions& o) {
        .help = "the beta that pairs are learnt with; as in training unless given",
        .min = 1e-6,
        .max = 1000},
+      {.theme = kEvaluation,
+       .key = "objective.reference",
+       .slot = &o.objective.reference,
+       .help = "the model that answers are compared with (dpo, ipo, hinge), if it was another one "
+               "in training than the adapter's base",
+       .kind = TextKind::Directory},
       {.theme = kEvaluation,
        .key = "num_beams",
        .slot = &o.num_beams,

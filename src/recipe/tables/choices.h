@@ -98,10 +98,23 @@ inline constexpr auto kWords<StateType> = std::to_array<std::string_view>({"auto
                                                                            "bfloat16"});
 
 // What training minimises (tables/objectives.h).
-enum class ObjectiveName { Sft, Dpo, Ipo, Hinge, Orpo, Simpo, Cpo, Kto, Classification, Reward };
+enum class ObjectiveName {
+  Sft,
+  Dpo,
+  Ipo,
+  Hinge,
+  Orpo,
+  Simpo,
+  Cpo,
+  Kto,
+  Classification,
+  Reward,
+  Distill
+};
 template <>
-inline constexpr auto kWords<ObjectiveName> = std::to_array<std::string_view>(
-    {"sft", "dpo", "ipo", "hinge", "orpo", "simpo", "cpo", "kto", "classification", "reward"});
+inline constexpr auto kWords<ObjectiveName> =
+    std::to_array<std::string_view>({"sft", "dpo", "ipo", "hinge", "orpo", "simpo", "cpo", "kto",
+                                     "classification", "reward", "distill"});
 
 // Auto: 16 bits where products have 16.
 enum class FrozenType { Auto, Float32 };

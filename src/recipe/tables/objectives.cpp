@@ -24,15 +24,15 @@ const std::array<ObjectiveTraits, kWords<ObjectiveName>.size()>& traits_of_all()
   using enum ObjectiveName;
   static const std::array<ObjectiveTraits, kWords<ObjectiveName>.size()> kTable = {{
       {.defaults = {.name = Sft}},
-      of_pairs({"beta", "label_smoothing", "sft_weight"}, {.name = Dpo}),
-      of_pairs({"beta", "sft_weight"}, {.name = Ipo}),
-      of_pairs({"beta", "sft_weight"}, {.name = Hinge}),
+      of_pairs({"beta", "label_smoothing", "sft_weight", "reference"}, {.name = Dpo}),
+      of_pairs({"beta", "sft_weight", "reference"}, {.name = Ipo}),
+      of_pairs({"beta", "sft_weight", "reference"}, {.name = Hinge}),
       of_pairs({"beta", "sft_weight"}, {.name = Orpo}),
       of_pairs({"beta", "gamma", "label_smoothing", "sft_weight"},
                {.name = Simpo, .beta = 2, .gamma = 1}),
       of_pairs({"beta", "label_smoothing", "sft_weight"}, {.name = Cpo, .sft_weight = 1}),
       {.ratings = true,
-       .arguments = {"beta", "desirable_weight", "undesirable_weight"},
+       .arguments = {"beta", "desirable_weight", "undesirable_weight", "reference"},
        .defaults = {.name = Kto},
        .lr_of_all_weights = kRateOfComparedWeights,
        .lr_of_adapters = kRateOfComparedAdapters},
@@ -43,6 +43,9 @@ const std::array<ObjectiveTraits, kWords<ObjectiveName>.size()>& traits_of_all()
        .defaults = {.name = Reward},
        .lr_of_all_weights = 1e-5,
        .lr_of_adapters = 1e-4},
+      {.has_teacher = true,
+       .arguments = {"teacher", "top_k", "beta", "sft_weight"},
+       .defaults = {.name = Distill, .beta = 0}},
   }};
   return kTable;
 }
@@ -92,6 +95,11 @@ bool scores_documents(std::string_view name) {
 
 bool learns_labels(std::string_view name) {
   return scores_documents(name) && !learns_from_pairs(name);
+}
+
+bool has_teacher(std::string_view name) {
+  const ObjectiveTraits* known = find_objective(name);
+  return known != nullptr && known->has_teacher;
 }
 
 int64_t documents_per_sample(const ObjectiveOptions& objective) {

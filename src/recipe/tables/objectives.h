@@ -13,6 +13,7 @@ namespace snug::recipe {
 struct ObjectiveTraits {
   bool preferences = false;                 // its rows say which of two answers is better
   bool ratings = false;                     // its rows say of an answer whether it is good
+  bool has_teacher = false;                 // a file says of each target what another model does
   bool scores_documents = false;            // the head scores whole documents, for a few labels
   std::vector<std::string_view> arguments;  // objective.<argument> that it takes
   ObjectiveOptions defaults;
@@ -36,6 +37,8 @@ bool compares_answers(std::string_view name);
 bool scores_documents(std::string_view name);
 // Whether its rows have a label each.
 bool learns_labels(std::string_view name);
+// Whether its batches have what another model says of each target.
+bool has_teacher(std::string_view name);
 // Documents that a sample has: two of a pair.
 int64_t documents_per_sample(const ObjectiveOptions& objective);
 

@@ -11,6 +11,7 @@
 #include "engine/export/export.h"
 #include "files/checkpoint/folders.h"
 #include "train/launch/rank_record.h"
+#include "train/other_models.h"
 #include "train/reference.h"
 
 namespace snug::train {
@@ -21,7 +22,7 @@ namespace fs = std::filesystem;
 // Besides its checkpoints and logs. live/ belongs to running processes, not to an earlier run.
 constexpr const char* kFilesOfRun[] = {
     "final",       "final-merged", "log.txt", "metrics.csv",  "metrics.csv.old", "report.html",
-    "tensorboard", "trace.json",   "trace",   kReferenceFile, "run.json"};
+    "tensorboard", "trace.json",   "trace",   kReferenceFile, kTeacherFile,      "run.json"};
 constexpr const char* kLogsPutBy = ".earlier-logs";
 
 // A record that cannot be read is kept too.
@@ -88,10 +89,12 @@ bool holds_earlier_run(const fs::path& out_dir) {
          has_rows(out_dir / "metrics.csv");
 }
 
-fs::path set_run_aside(const fs::path& out_dir) {
+fs::path set_run_aside(const fs::path& out_dir, const fs::path& kept) {
   std::vector<fs::path> found = checkpoint::all_checkpoints(out_dir);
   for (const char* name : kFilesOfRun)
-    if (fs::exists(out_dir / name)) found.push_back(out_dir / name);
+    if (std::error_code none;
+        fs::exists(out_dir / name) && (kept.empty() || !fs::equivalent(out_dir / name, kept, none)))
+      found.push_back(out_dir / name);
   const bool has_logs = fs::exists(out_dir / kLogsPutBy);
   if (has_logs) found.push_back(out_dir / kLogsPutBy);
   const fs::path earlier = checkpoint::move_aside(out_dir, found);

@@ -26,7 +26,9 @@ bool holds_earlier_run(const std::filesystem::path& out_dir);
 
 // Moves the files of an earlier run to out_dir/earlier, or earlier-2, … if that exists, and returns
 // that folder. Being killed meanwhile loses nothing. Throws UserError.
-std::filesystem::path set_run_aside(const std::filesystem::path& out_dir);
+// `kept`: a file that the new run reads, which stays.
+std::filesystem::path set_run_aside(const std::filesystem::path& out_dir,
+                                    const std::filesystem::path& kept = {});
 
 // Whether `checkpoint` is of the run whose files are in out_dir.
 bool is_of_run_in(const std::filesystem::path& out_dir, const std::filesystem::path& checkpoint);

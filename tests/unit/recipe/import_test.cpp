@@ -892,6 +892,12 @@ ref_model: Qwen/Qwen3-4B-Instruct-2507
      "",
      {"name: dpo", "beta: 0.2", "sft_weight: 0.5", "label_smoothing: 0.25", "lora_dropout: 0.0",
       "dropout: 0.0", "mask_prompt: true", "lr: 5.0e-06"}},
+    {"LlamaFactoryAnotherReference",
+     "LLaMA-Factory",
+     "model_name_or_path: m\nstage: dpo\ndo_train: true\nfinetuning_type: lora\n"
+     "ref_model: other\ndataset: dpo_en_demo\n",
+     "",
+     {"name: dpo", "reference: other"}},
     {"LlamaFactoryDefaults",
      "LLaMA-Factory",
      "model_name_or_path: m\nstage: dpo\nfinetuning_type: full\n",
@@ -1517,8 +1523,8 @@ TEST(Import, RefusesPreferencesThatItDoesNotHave) {
   EXPECT_CONTAINS(import_fault(factory + "pref_loss: kto_pair\n"),
                   ":3: pref_loss: " + without("kto_pair"));
   EXPECT_CONTAINS(import_fault(factory + "pref_bco_weight: 0.1\n"), ":3: pref_bco_weight: ");
-  EXPECT_CONTAINS(import_fault(factory + "ref_model: other\n"),
-                  ":3: ref_model: the reference is the model before training");
+  EXPECT_CONTAINS(import_fault(factory + "ref_model: other\nref_model_quantization_bit: 4\n"),
+                  ":4: ref_model_quantization_bit: the reference is read in the type");
   EXPECT_CONTAINS(import_fault(factory + "ld_alpha: 0.5\n"), ":3: ld_alpha: ");
 
   EXPECT_CONTAINS(import_fault("checkpointer: {checkpoint_dir: /a}\n"

@@ -51,6 +51,11 @@ class RandomRecipe {
       own.desirable_weight = objective.desirable_weight;
       own.undesirable_weight = objective.undesirable_weight;
     }
+    if (!objective_takes(own.name, "reference")) own.reference = objective.reference;
+    if (!objective_takes(own.name, "teacher")) {
+      own.teacher = objective.teacher;
+      own.top_k = objective.top_k;
+    }
     if (!objective_takes(own.name, "center_rewards_coefficient"))
       own.center_rewards_coefficient = objective.center_rewards_coefficient;
     // A list of sources is of a class of its own.

@@ -59,6 +59,16 @@ TEST_F(EarlierRun, IsMovedWhole) {
   EXPECT_EQ(names("earlier"), kAll) << "nothing is lost";
 }
 
+// The new run reads it.
+TEST_F(EarlierRun, LeavesAFileInUseWhereItIs) {
+  write_run();
+  write("teacher.safetensors", "words");
+  write("reference.safetensors", "numbers");
+  set_run_aside(folder_.path(), folder_ / "teacher.safetensors");
+  EXPECT_EQ(read_file(folder_ / "teacher.safetensors"), "words");
+  EXPECT_EQ(read_file(folder_ / "earlier/reference.safetensors"), "numbers");
+}
+
 TEST_F(EarlierRun, ThatNeverTookAStepIsNone) {
   EXPECT_FALSE(holds_earlier_run(folder_ / "nowhere"));
   write("run.json", R"({"outcome": "oom", "steps": []})");
