@@ -102,6 +102,7 @@ std::vector<Part> parts_of(const StepStatus& status) {
     parts.push_back({"memory " + memory_text(status), memory_style(status), 4});
   if (status.accuracy)
     parts.push_back({fmt::format("accuracy {:.0f}%", 100 * *status.accuracy), kPlain, 2});
+  if (status.sft_loss) parts.push_back({fmt::format("sft {:.3f}", *status.sft_loss), kPlain, 5});
   if (status.margin) parts.push_back({fmt::format("margin {:.3f}", *status.margin), kPlain, 5});
   if (status.expert_load > 0)
     parts.push_back({fmt::format("busiest expert {:.1f}x", status.expert_load), kPlain, 6});
@@ -237,6 +238,7 @@ void LiveLine::draw_plain() {
   if (status_->accuracy) line += fmt::format(" | accuracy {:.2f}", *status_->accuracy);
   if (status_->margin)
     line += fmt::format("{} margin {:.3f}", status_->accuracy ? "," : " |", *status_->margin);
+  if (status_->sft_loss) line += fmt::format(" | sft_loss {:.3f}", *status_->sft_loss);
   if (status_->memory_bytes > 0) line += " | " + memory_text(*status_);
   if (status_->num_alloc_retries > 0) line += " | " + retries_text(*status_);
   if (status_->seconds_left) line += " | " + clock_text(*status_->seconds_left) + " left";

@@ -34,6 +34,7 @@ struct StepStatus {
   // The share of pairs, or of texts, that the model gets right; of pairs also by how much the
   // chosen answer is above.
   std::optional<double> accuracy, margin;
+  std::optional<double> sft_loss;      // where the loss is another
   double expert_load = 0;              // the busiest expert's, over the mean; 0: no mixture
   int64_t num_alloc_retries = 0;       // of a GPU's allocator so far
   std::optional<double> seconds_left;  // absent: estimated from the steps so far

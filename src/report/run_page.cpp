@@ -194,6 +194,23 @@ std::string loss_svg(const RunRecord& record, double width) {
   return line_chart(chart);
 }
 
+// Beside a teacher, from which the loss is a distance.
+std::string sft_loss_svg(const RunRecord& record, double width) {
+  constexpr const char* kSftLoss = "sft_loss";
+  if (!has_figure(record, kSftLoss)) return "";
+  std::vector<std::pair<double, double>> train, held_out;
+  for (const StepRecord& s : record.steps) train.emplace_back(s.step, figure(s, kSftLoss));
+  for (const ValidationRecord& v : record.validation)
+    held_out.emplace_back(v.step, figure(v, kSftLoss));
+  LineChart chart{.title = "Loss of the answers",
+                  .unit = "per loss token, as sft has it",
+                  .series = with_mean("training", "c0", std::move(train)),
+                  .width = width};
+  if (!held_out.empty())
+    chart.series.push_back({"validation", "c1", Series::Look::Dots, std::move(held_out)});
+  return line_chart(chart);
+}
+
 std::string rewards_svg(const RunRecord& record, double width) {
   if (!has_rewards(record)) return "";
   LineChart chart{
@@ -257,7 +274,8 @@ std::string memory_svg(const RunRecord& record, double width) {
 std::string report_html(const RunRecord& record) {
   HtmlPage html("snug: " + record.model.id, {assets::run_css});
   html.add(heading(record)).add(cards(record));
-  for (const auto chart : {loss_svg, rewards_svg, accuracy_svg, throughput_svg, memory_svg}) {
+  for (const auto chart :
+       {loss_svg, sft_loss_svg, rewards_svg, accuracy_svg, throughput_svg, memory_svg}) {
     const std::string wide = chart(record, /*width=*/760);
     if (!wide.empty()) html.add(either(wide, chart(record, kPhoneWidth)));
   }

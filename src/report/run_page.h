@@ -24,6 +24,7 @@ std::string loss_svg(const RunRecord& record, double width = 760);
 // Of preferences; else empty.
 std::string rewards_svg(const RunRecord& record, double width = 760);
 std::string accuracy_svg(const RunRecord& record, double width = 760);
+std::string sft_loss_svg(const RunRecord& record, double width = 760);
 std::string throughput_svg(const RunRecord& record, double width = 760);
 std::string memory_svg(const RunRecord& record, double width = 760);
 

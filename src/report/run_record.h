@@ -21,10 +21,11 @@
 namespace snug::report {
 
 // What objectives measure beside the loss, by the names that run.json has: of preferences, ratings
-// and rewards, and of labels.
+// and rewards, of labels, and beside a teacher.
 using Figures = std::map<std::string, double>;
 inline constexpr std::array kFigureNames = {
-    "rewards_chosen", "rewards_rejected", "rewards_accuracy", "rewards_margin", "kl", "accuracy"};
+    "rewards_chosen", "rewards_rejected", "rewards_accuracy", "rewards_margin", "kl",
+    "accuracy",       "sft_loss"};
 // The share of pairs, or of texts, that the model gets right; nothing where it is not measured.
 std::optional<double> accuracy_in(const Figures& figures);
 

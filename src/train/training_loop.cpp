@@ -388,6 +388,8 @@ void TrainingLoop::log_step(const engine::StepResult& result, double lr, double 
   const auto margin = figures.find("rewards_margin");
   status.accuracy = report::accuracy_in(figures);
   if (margin != figures.end()) status.margin = margin->second;
+  if (const auto sft = figures.find("sft_loss"); sft != figures.end())
+    status.sft_loss = sft->second;
   parts_.log.step({.step = state_.step,
                    .loss = result.loss,
                    .seconds = seconds,

@@ -97,6 +97,7 @@ TEST_F(Distillation, IsLearntMeasuredAndPlanned) {
   EXPECT_TRUE(record["validation"].back().contains("sft_loss"));
   expect_planned(record);
   EXPECT_NE(read_file(folder_ / "out/metrics.csv").find(",sft_loss"), std::string::npos);
+  EXPECT_NE(read_file(folder_ / "out/report.html").find("Loss of the answers"), std::string::npos);
   // Held-out rows' loss comes nearer to the teacher's.
   const Words held_out = {"--data.val_split_fraction", "0.2"};
   const auto loss = [&](const char* model) {
@@ -172,6 +173,9 @@ TEST_F(Distillation, GoesOnAsIfItHadNotStopped) {
   const json again = train(words(
       "again", teacher, {"--train.max_steps", "4", "--resume", folder_ / "whole/step-000002"}));
   ASSERT_EQ(again["steps"].size(), whole["steps"].size());
+  for (size_t i = 0; i < whole["steps"].size(); ++i)
+    for (const char* figure : {"loss", "sft_loss"})
+      EXPECT_EQ(again["steps"][i][figure], whole["steps"][i][figure]) << figure << " " << i;
   EXPECT_EQ(read_file(folder_ / "again/final/model.safetensors"),
             read_file(folder_ / "whole/final/model.safetensors"));
   // Another teacher's words are other data.

@@ -34,6 +34,9 @@ inline constexpr std::string_view kOff = "off, as it is here";
 inline constexpr std::string_view kNoGeneration = "only for generation";
 inline constexpr std::string_view kNoSuchObjective =
     "snug does not have this objective yet; choose one of its own with --objective";
+inline constexpr std::string_view kOwnDistillation =
+    "a teacher is asked once, before training: give --objective distill --objective.teacher MODEL, "
+    "without this recipe's other keys of distillation";
 inline constexpr std::string_view kNoPreferences = "belongs to preference training, which is off";
 inline constexpr std::string_view kOwnReference =
     "the reference is the model before training, or that of --objective.reference; leave it out";

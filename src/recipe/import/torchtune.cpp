@@ -207,9 +207,7 @@ constexpr KeyRow kTorchtuneRows[] = {
     {"dataset.subset", Way::Off, "data", "a file has no subsets; give its rows with --data FILE"},
     {"quantizer", Way::Off, "quantize", "snug trains on quantized weights, not towards them"},
     {"teacher_model teacher_checkpointer kd_loss kd_ratio", Way::Off, "objective.name",
-     "a teacher's words are written once, by snug evaluate TEACHER --save_top_k 64, and learnt "
-     "with "
-     "--objective distill: docs/guide/distillation.md"},
+     kOwnDistillation},
 };
 
 // --- what several keys say ---

@@ -139,6 +139,8 @@ constexpr KeyRow kPreferenceRows[] = {
     {"center_rewards_coefficient", Way::Read, "objective.center_rewards_coefficient"},
     // GRPOConfig
     {"num_generations", Way::Off, "objective.name", kNoSuchObjective},
+    // GKDConfig
+    {"teacher_model_name_or_path", Way::Off, "objective.teacher", kOwnDistillation},
 };
 // Those of CPOConfig and of DPOConfig alone; ORPOConfig has none.
 constexpr std::string_view kOnlyCpo = "cpo_alpha simpo_gamma alpha";
