@@ -1490,6 +1490,8 @@ TEST(Import, RefusesPreferencesThatItDoesNotHave) {
   EXPECT_CONTAINS(import_fault(trl + "stage: kto\npref_ftx: 0.1\n"), ":3: pref_ftx: ");
   EXPECT_CONTAINS(import_fault(trl + "num_generations: 8\n"),
                   "snug does not have this objective yet");
+  EXPECT_CONTAINS(import_fault(trl + "beta: 0.5\nteacher_model_name_or_path: t\n"),
+                  "--objective distill --objective.teacher MODEL");
   for (const char* key :
        {"sync_ref_model: true", "reference_free: true", "ref_model_init_kwargs: {dtype: bfloat16}"})
     EXPECT_CONTAINS(import_fault(trl + key + "\n"), "the reference is the model before training");
