@@ -450,17 +450,21 @@ AskedRows Finetune::asked_rows() {
 
 // A teacher, or what answers are compared with, before this model takes memory.
 void Finetune::ask_other_models() {
-  live_->state("reference");
-  if (recipe::has_teacher(recipe_.objective.name)) taught_by_ = learn_from_teacher(asked_rows());
-  if (!recipe_.objective.reference.empty() && !resume_) reference_ = ask_reference(asked_rows());
-  memory::empty_cache(host_.device.type());
+  const bool has_teacher = recipe::has_teacher(recipe_.objective.name);
+  const bool has_other = !recipe_.objective.reference.empty() && !resume_;
+  if (has_teacher || has_other) live_->state("reference");
+  if (has_teacher) taught_by_ = learn_from_teacher(asked_rows());
+  if (has_other) reference_ = ask_reference(asked_rows());
+  if (has_teacher || has_other) {
+    memory::empty_cache(host_.device.type());
+    end_stage("other models");
+  }
   data_fingerprint_ = data::fingerprint(dataset_);
   if (resume_ && resume_->state.data_fingerprint != data_fingerprint_)
     throw UserError(
         "{} was written by a run on other data; resume with the same data options, or start over "
         "with --resume false",
         resume_->folder.string());
-  end_stage("other models");
 }
 
 void Finetune::make_reference() {

@@ -25,6 +25,9 @@ void check_comparable(const recipe::EvaluateOptions& options, const engine::Lang
     throw UserError(
         "objective {}: pairs are evaluated by dpo, ipo, hinge, orpo, simpo or cpo; answers by sft",
         options.objective.name);
+  if (!options.objective.reference.empty() && !engine::needs_reference(objective))
+    throw UserError("objective.reference: {} compares the answers alone; leave it out",
+                    options.objective.name);
   if (lm.adapters.size() != 1 && engine::needs_reference(objective) &&
       options.objective.reference.empty())
     throw UserError(
