@@ -311,6 +311,7 @@ void check_objective(const Recipe& r, Faults& faults) {
   check("gamma", o.gamma, plain.gamma);
   check("label_smoothing", o.label_smoothing, plain.label_smoothing);
   check("sft_weight", o.sft_weight, plain.sft_weight);
+  check("length_normalized", o.length_normalized ? 1 : 0, 0);
   check("share_prompt", o.share_prompt ? 1 : 0, plain.share_prompt ? 1 : 0);
   check("desirable_weight", o.desirable_weight, plain.desirable_weight);
   check("undesirable_weight", o.undesirable_weight, plain.undesirable_weight);

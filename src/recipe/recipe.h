@@ -122,6 +122,7 @@ struct ObjectiveOptions {
   double gamma = 0;
   double label_smoothing = 0;
   double sft_weight = 0;
+  bool length_normalized = false;
   bool share_prompt = true;  // engine/steps/objective.h
   double desirable_weight = 1;
   double undesirable_weight = 1;

@@ -74,7 +74,8 @@ std::shared_ptr<const nn::Objective> comparison_of(const recipe::ObjectiveOption
                               .beta = options.beta,
                               .gamma = options.gamma,
                               .label_smoothing = options.label_smoothing,
-                              .sft_weight = options.sft_weight});
+                              .sft_weight = options.sft_weight,
+                              .length_normalized = options.length_normalized});
 }
 
 // Null where tokens are learnt.

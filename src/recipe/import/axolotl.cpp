@@ -343,7 +343,8 @@ constexpr KeyRow kAxolotlRows[] = {
     {"dpo_label_smoothing", Way::Read, "objective.label_smoothing", {}, "0.0"},
     {"cpo_alpha", Way::Read, "objective.sft_weight", {}, "1.0"},
     {"rpo_alpha dpo_loss_weights", Way::Read, "objective.sft_weight"},
-    {"dpo_use_weighting dpo_norm_loss", Way::Off, {}, kNoSuchTechnique},
+    {"dpo_use_weighting", Way::Off, {}, kNoSuchTechnique},
+    {"dpo_norm_loss", Way::Read, "objective.length_normalized", {}, "false"},
     {"precompute_ref_log_probs", Way::Idle, {}, kOwnReferencePass},
     {"dpo_use_liger_kernel dpo_padding_free dpo_use_logits_to_keep", Way::Idle, {}, kOwnKernels},
     {"dpo_generate_during_eval vllm", Way::Idle, {}, kNoGeneration},
@@ -585,7 +586,8 @@ void take_rl(Draft& draft) {
   if (!draft.on("rl")) {
     idle_all(draft,
              "dpo_loss_type dpo_loss_weights rl_beta dpo_beta orpo_alpha trl simpo_gamma "
-             "dpo_label_smoothing cpo_alpha rpo_alpha kto_desirable_weight kto_undesirable_weight",
+             "dpo_label_smoothing dpo_norm_loss cpo_alpha rpo_alpha kto_desirable_weight "
+             "kto_undesirable_weight",
              kNoPreferences);
     return draft.set("lora_dropout", draft.text("lora_dropout"), "lora_dropout");
   }
@@ -620,6 +622,10 @@ void take_rl(Draft& draft) {
     draft.differs("rl",
                   "the chosen answer's own loss is the mean over its tokens; TRL takes the mean "
                   "over the tokens of prompts and chosen answers of a micro-batch");
+  if (objective != "dpo")
+    idle_all(draft, "dpo_norm_loss", "axolotl has it for rl: dpo");
+  else if (draft.on("dpo_norm_loss"))
+    draft.set("objective.length_normalized", "true", "dpo_norm_loss");
   if (objective == "dpo" && draft.on("dpo_label_smoothing"))
     draft.differs("dpo_label_smoothing",
                   "pairs are smoothed; TRL 1 does not where the loss is sigmoid");

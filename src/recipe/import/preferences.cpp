@@ -15,7 +15,7 @@
 namespace snug::recipe {
 namespace {
 
-constexpr std::string_view kDpoLosses = "sigmoid=dpo hinge=hinge ipo=ipo";
+constexpr std::string_view kDpoLosses = "sigmoid=dpo sigmoid_norm=dpo hinge=hinge ipo=ipo";
 
 constexpr std::string_view kPairColumns =
     "prompt=prompt prompt=instruction prompt=question prompt=query prompt=input chosen=chosen "
@@ -65,6 +65,7 @@ std::string take_dpo_losses(Draft& draft, std::string_view losses, std::string_v
                                  factors = texts_of(draft, weights);
   std::string objective;
   double weight = 1, sft_weight = 0;
+  bool normalized = false;
   for (size_t i = 0; i < names.size(); ++i) {
     const double factor = i < factors.size() ? parse_float(factors[i]).value_or(1) : 1;
     const std::string_view ours = word_for(kDpoLosses, names[i]);
@@ -76,6 +77,7 @@ std::string take_dpo_losses(Draft& draft, std::string_view losses, std::string_v
     } else {
       objective = ours;
       weight = factor;
+      normalized = names[i] == "sigmoid_norm";
     }
   }
   if (objective.empty() || weight <= 0) {
@@ -88,6 +90,7 @@ std::string take_dpo_losses(Draft& draft, std::string_view losses, std::string_v
                   fmt::format("the loss of pairs has weight 1, and all losses are {} times "
                               "as large",
                               float_text(1 / weight)));
+  if (normalized) draft.set("objective.length_normalized", "true", losses);
   if (sft_weight > 0) take_sft_weight(draft, float_text(sft_weight / weight), losses);
   return objective;
 }

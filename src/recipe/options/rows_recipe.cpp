@@ -497,6 +497,11 @@ std::vector<Row> objective_rows(Recipe& r) {
        .min = 0,
        .max = 1000},
       {.theme = kObjective,
+       .key = "objective.length_normalized",
+       .slot = &o.length_normalized,
+       .help = "compare the means over each answer's tokens instead of their sums, so that longer "
+               "answers are not better ones (dpo)"},
+      {.theme = kObjective,
        .key = "objective.share_prompt",
        .slot = &o.share_prompt,
        .help =

@@ -24,7 +24,8 @@ const std::array<ObjectiveTraits, kWords<ObjectiveName>.size()>& traits_of_all()
   using enum ObjectiveName;
   static const std::array<ObjectiveTraits, kWords<ObjectiveName>.size()> kTable = {{
       {.defaults = {.name = Sft}},
-      of_pairs({"beta", "label_smoothing", "sft_weight", "reference"}, {.name = Dpo}),
+      of_pairs({"beta", "label_smoothing", "sft_weight", "length_normalized", "reference"},
+               {.name = Dpo}),
       of_pairs({"beta", "sft_weight", "reference"}, {.name = Ipo}),
       of_pairs({"beta", "sft_weight", "reference"}, {.name = Hinge}),
       of_pairs({"beta", "sft_weight"}, {.name = Orpo}),

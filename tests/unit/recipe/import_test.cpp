@@ -892,6 +892,18 @@ ref_model: Qwen/Qwen3-4B-Instruct-2507
      "",
      {"name: dpo", "beta: 0.2", "sft_weight: 0.5", "label_smoothing: 0.25", "lora_dropout: 0.0",
       "dropout: 0.0", "mask_prompt: true", "lr: 5.0e-06"}},
+    {"AxolotlDpoOfMeans",
+     "axolotl",
+     "base_model: m\nrl: dpo\ndpo_norm_loss: true\nlearning_rate: 1e-6\n"
+     "datasets: [{path: rows.jsonl, type: {field_prompt: prompt, prompt_format: '{prompt}'}}]\n",
+     "",
+     {"name: dpo", "length_normalized: true"}},
+    {"TrlDpoOfMeans",
+     "TRL (preferences)",
+     "model_name_or_path: m\nlearning_rate: 1.0e-6\nloss_type: [sigmoid_norm]\nbeta: 5\n"
+     "dataset_name: rows.jsonl\n",
+     "",
+     {"name: dpo", "length_normalized: true", "beta: 5.0"}},
     {"LlamaFactoryAnotherReference",
      "LLaMA-Factory",
      "model_name_or_path: m\nstage: dpo\ndo_train: true\nfinetuning_type: lora\n"
@@ -1476,8 +1488,8 @@ TEST(Import, RefusesPreferencesThatItDoesNotHave) {
   const auto without = [](const std::string& name) {
     return "snug does not have the objective " + name + " yet; choose one of its own";
   };
-  for (const char* loss : {"exo_pair", "nca_pair", "robust", "bco_pair", "sppo_hard", "aot",
-                           "apo_zero", "discopop", "sigmoid_norm"})
+  for (const char* loss :
+       {"exo_pair", "nca_pair", "robust", "bco_pair", "sppo_hard", "aot", "apo_zero", "discopop"})
     EXPECT_CONTAINS(import_fault(trl + "loss_type: " + loss + "\n"),
                     ":2: loss_type: " + without(loss));
   EXPECT_CONTAINS(import_fault(trl + "loss_type: [sigmoid, bco_pair, sft]\n"),
@@ -1508,7 +1520,8 @@ TEST(Import, RefusesPreferencesThatItDoesNotHave) {
     EXPECT_CONTAINS(import_fault(axolotl + "rl: " + rl + "\n"), ":3: rl: " + without(rl));
   EXPECT_CONTAINS(import_fault(axolotl + "rl: dpo\ndpo_loss_type: [robust]\n"),
                   ":4: dpo_loss_type: " + without("robust"));
-  EXPECT_CONTAINS(import_fault(axolotl + "rl: dpo\ndpo_norm_loss: true\n"), ":4: dpo_norm_loss: ");
+  EXPECT_CONTAINS(import_fault(axolotl + "rl: dpo\ndpo_use_weighting: true\n"),
+                  ":4: dpo_use_weighting: ");
   EXPECT_CONTAINS(import_fault(axolotl + "reward_model: true\n"),
                   ":3: reward_model: snug does not have this objective yet");
   const auto set = [&](const std::string& more) {

@@ -46,6 +46,8 @@ class RandomRecipe {
     if (!objective_takes(own.name, "label_smoothing"))
       own.label_smoothing = objective.label_smoothing;
     if (!objective_takes(own.name, "sft_weight")) own.sft_weight = objective.sft_weight;
+    if (!objective_takes(own.name, "length_normalized"))
+      own.length_normalized = objective.length_normalized;
     if (!objective_takes(own.name, "share_prompt")) own.share_prompt = objective.share_prompt;
     if (!objective_takes(own.name, "desirable_weight")) {
       own.desirable_weight = objective.desirable_weight;

@@ -40,13 +40,13 @@ BatchSpec Preference::batch() const {
 at::Tensor Preference::sum(const at::Tensor& hidden, const Head& head, const Batch& batch,
                            const Pass& pass) const {
   at::Tensor answers = document_sums(head.log_probs(hidden, batch, pass), batch);
-  const bool needs_means = takes_means(options_.kind) || options_.sft_weight > 0;
+  const bool needs_means = takes_means() || options_.sft_weight > 0;
   const at::Tensor lengths = needs_means ? document_targets(batch) : at::Tensor();
   const at::Tensor own = answers;
   if (has_reference(options_.kind)) answers = at::sub(answers, batch.columns[0]);
   // Rewards beside a reference are of whole answers, also where the loss is of means.
   const at::Tensor whole = answers.detach();
-  if (takes_means(options_.kind)) answers = at::div(answers, lengths);
+  if (takes_means()) answers = at::div(answers, lengths);
   const at::Tensor pairs = answers.view({-1, 2});
   at::Tensor all = losses(pairs.select(1, 0), pairs.select(1, 1));
   const bool is_orpo = options_.kind == Kind::Orpo;

@@ -1,6 +1,7 @@
 // What is learnt from which of two answers is better. With c and r the log-probabilities of the
 // chosen and the rejected answer, less those of the reference where there is one, and x = c - r:
 //   dpo    -log sigmoid(beta x)                                   Rafailov et al. 2023, equation 7
+//          or of means over tokens: length-normalized           Lambert et al. 2024 (Tulu 3)
 //   hinge  max(0, 1 - beta x)                                     Zhao et al. 2023 (SLiC)
 //   ipo    (x - 1 / (2 beta))^2, of means over tokens             Azar et al. 2023, equation 17
 //   cpo    -log sigmoid(beta x), without a reference              Xu et al. 2024
@@ -25,6 +26,7 @@ class Preference final : public Objective {
     double gamma = 0;
     double label_smoothing = 0;
     double sft_weight = 0;
+    bool length_normalized = false;  // dpo's
   };
   explicit Preference(const Options& options) : options_(options) {}
 
@@ -48,6 +50,7 @@ class Preference final : public Objective {
                  const Pass& pass) const override;
 
  private:
+  bool takes_means() const { return takes_means(options_.kind) || options_.length_normalized; }
   // (S/2) of c and r, (S/2) each.
   at::Tensor losses(const at::Tensor& chosen, const at::Tensor& rejected) const;
   at::Tensor log_sigmoid_losses(const at::Tensor& x) const;
