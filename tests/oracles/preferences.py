@@ -65,7 +65,7 @@ CASES = {
     "dpo": (DPO, "pairs", 4, dict(loss_type=["sigmoid"], beta=0.1)),
     "dpo-smoothed": (DPO, "pairs", 1, dict(loss_type=["aot"], beta=0.2, label_smoothing=0.2)),
     "dpo-sft": (DPO, "pairs", 1, dict(loss_type=["sigmoid", "sft"], loss_weights=[1.0, 0.5], beta=0.3)),
-    "dpo-normalized": (DPO, "pairs", 4, dict(loss_type=["sigmoid_norm"], beta=2.0)),
+    "dpo-normalized": (DPO, "pairs", 4, dict(loss_type=["sigmoid_norm"], beta=0.5)),
     "ipo": (DPO, "pairs", 4, dict(loss_type=["ipo"], beta=0.5)),
     "hinge": (DPO, "pairs", 4, dict(loss_type=["hinge"], beta=0.25)),
     "cpo": (CPO, "pairs", 1, dict(loss_type="sigmoid", beta=0.1, cpo_alpha=1.0)),

@@ -47,7 +47,7 @@ const Case kCases[] = {
     {"dpo", {.name = ObjectiveName::Dpo, .beta = 0.1}},
     {"dpo-smoothed", {.name = ObjectiveName::Dpo, .beta = 0.2, .label_smoothing = 0.2}},
     {"dpo-sft", {.name = ObjectiveName::Dpo, .beta = 0.3, .sft_weight = 0.5}},
-    {"dpo-normalized", {.name = ObjectiveName::Dpo, .beta = 2, .length_normalized = true}},
+    {"dpo-normalized", {.name = ObjectiveName::Dpo, .beta = 0.5, .length_normalized = true}},
     {"ipo", {.name = ObjectiveName::Ipo, .beta = 0.5}},
     {"hinge", {.name = ObjectiveName::Hinge, .beta = 0.25}},
     {"cpo", {.name = ObjectiveName::Cpo, .beta = 0.1, .sft_weight = 1}},
