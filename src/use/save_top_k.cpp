@@ -37,7 +37,8 @@ void check(const recipe::EvaluateOptions& options, const engine::LanguageModel& 
 
 nlohmann::json save_top_k(const recipe::EvaluateOptions& options, const engine::LanguageModel& lm) {
   check(options, lm);
-  const EvaluatedRows rows(options, evaluated_options(options, lm), lm);
+  const data::DatasetOptions read = evaluated_options(options, lm);
+  const EvaluatedRows rows(options, read, lm);
   const data::Dataset& dataset = rows.dataset();
   // A folder holds its own rows out, which training validates on.
   const auto train = dataset.train_batches(), validation = dataset.validation_batches();
@@ -47,8 +48,7 @@ nlohmann::json save_top_k(const recipe::EvaluateOptions& options, const engine::
     taught.push_back({dataset.validation, *validation});
   int64_t samples = 0;
   for (const engine::TaughtSamples& part : taught) samples += part.samples.num_different();
-  std::map<std::string, std::string> notes =
-      engine::notes_on(dataset, evaluated_options(options, lm).mask_prompt);
+  std::map<std::string, std::string> notes = engine::notes_on(dataset, read.mask_prompt);
   notes.insert({{"model", options.checkpoint_dir},
                 {"precision", options.precision},
                 {"quantize", options.quantize}});
