@@ -198,7 +198,11 @@ void report(const SampleStore& store, const char* part, const std::string& style
 bool is_text(const DatasetOptions& options) { return options.name == "TextFiles"; }
 
 Split read_hugging_face_data(const DatasetOptions& options, const Columns& columns) {
-  return {read_hugging_face_rows({options.path, options.split}, columns), {}};
+  HuggingFaceOptions own{.path = options.path, .split = options.split, .subset = options.subset};
+  Split split{.train = read_hugging_face_rows(own, columns), .validation = {}};
+  own.split = options.val_split;
+  if (!own.split.empty()) split.validation = read_hugging_face_rows(own, columns);
+  return split;
 }
 
 Split read_text_data(const DatasetOptions& options, const Columns& columns) {

@@ -55,6 +55,8 @@ struct DatasetOptions {
   std::filesystem::path path = {};  // for HFDataset, ImageFolder and TextFiles
   // For HFDataset and ImageFolder.
   std::string split = "train";
+  std::string subset = {};     // of HFDataset; empty: the default one
+  std::string val_split = {};  // of HFDataset, instead of rows held out
   std::string image_column = "auto";
   std::string text_column = "auto";
   std::string prompt = {};  // before every caption

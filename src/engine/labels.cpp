@@ -45,7 +45,9 @@ bool names_rows(const recipe::DataOptions& data) {
 std::vector<std::string> wanted_labels(const recipe::Recipe& recipe) {
   if (!recipe::learns_labels(recipe.objective.name)) return unnamed_labels(1);
   if (!names_rows(recipe.data)) return unnamed_labels(2);
-  return data::find_labels(sources_of(recipe));
+  const std::vector<data::DatasetOptions> sources = sources_of(recipe);
+  for (const data::DatasetOptions& source : sources) fetch_hub_set(source, recipe.access_token);
+  return data::find_labels(sources);
 }
 
 void check_labels(const std::vector<std::string>& labels, const recipe::Recipe& recipe,

@@ -1,8 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/open_data.h"
 
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
+#include <cstdio>
 #include <filesystem>
 #include <optional>
 #include <set>
@@ -13,10 +20,14 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "data/mix.h"
+#include "data/rows/dataset_card.h"
+#include "data/rows/hugging_face.h"
 #include "data/survey.h"
 #include "data/synthetic.h"
 #include "engine/steps/objective.h"
 #include "files/hub/download.h"
+#include "files/hub/meter.h"
+#include "files/hub/repository.h"
 #include "recipe/data_sources.h"
 #include "recipe/faults.h"
 #include "recipe/tables/objectives.h"
@@ -192,6 +203,8 @@ data::DatasetOptions dataset_options(const recipe::DataOptions& d) {
           .max_samples = d.max_samples,
           .path = d.path,
           .split = d.split,
+          .subset = d.subset,
+          .val_split = d.val_split,
           .image_column = d.image_column,
           .text_column = d.text_column,
           .prompt = d.prompt};
@@ -203,6 +216,89 @@ std::vector<data::DatasetOptions> sources_of(const recipe::Recipe& recipe) {
     all.push_back(dataset_options(source.data));
   if (all.empty()) all.push_back(dataset_options(recipe.data));
   return all;
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// One process at a time; the others find what it fetched. Of a file beside the folder, which goes
+// with it, as do folders that are empty then.
+class Turn {
+ public:
+  explicit Turn(const fs::path& folder) : path_(folder.string() + ".lock") {
+    std::error_code ignored;
+    fs::create_directories(path_.parent_path(), ignored);
+    file_ = ::open(path_.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644);
+    while (file_ >= 0 && ::flock(file_, LOCK_EX) != 0 && errno == EINTR) continue;
+  }
+  ~Turn() {
+    if (file_ < 0) return;
+    std::error_code ignored;
+    fs::remove(path_, ignored);
+    fs::remove(path_.parent_path(), ignored);
+    ::close(file_);
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+
+ private:
+  fs::path path_;
+  int file_ = -1;  // where none can be made: the download says why
+};
+
+std::vector<std::string> patterns_for(const fs::path& folder, const data::DatasetOptions& options) {
+  std::vector<std::string> patterns;
+  for (const std::string& split : {options.split, options.val_split}) {
+    if (split.empty()) continue;
+    const auto own = data::wanted_patterns(
+        folder / "README.md", {.path = folder, .split = split, .subset = options.subset});
+    patterns.insert(patterns.end(), own.begin(), own.end());
+  }
+  if (patterns.empty())
+    for (const char* kind : {"parquet", "arrow", "jsonl", "json", "csv", "tsv"})
+      for (const char* packed : {"", ".gz", ".zst"})
+        patterns.push_back(fmt::format("*.{}{}", kind, packed));
+  patterns.emplace_back("README.md");
+  return patterns;
+}
+
+}  // namespace
+
+void fetch_hub_set(const data::DatasetOptions& options, const std::string& access_token) {
+  const std::string name = options.path.string();
+  if (options.name != "HFDataset" || !recipe::names_hub_set(name)) return;
+  const fs::path folder = fs::path("data") / options.path;
+  hub::DownloadOptions asked{
+      .repo_id = name, .repo_type = "dataset", .directory = folder, .token = access_token};
+  std::error_code ignored;
+  // What somebody else put there is taken as it is.
+  if (fs::exists(folder, ignored) && !fs::exists(folder / hub::kManifestName, ignored)) return;
+  if (hub::is_downloaded(asked)) return;
+  const Turn turn(folder);
+  const auto fetch = [&](std::vector<std::string> patterns) {
+    asked.patterns = std::move(patterns);
+    if (hub::is_downloaded(asked)) return false;
+    hub::ProgressLine line;
+    try {
+      hub::download(asked, [&](const hub::Progress& progress) { line.show(progress); });
+    } catch (const UserError& error) {
+      throw UserError(
+          "--data {0}: no such file or folder is here, and as a data set of the hub it could not "
+          "be fetched: {1}. Where there is a network, snug download --data {0} fetches it; the "
+          "folder data/{0} can then be copied here",
+          name, error.what());
+    }
+    line.end();
+    return true;
+  };
+  asked.patterns = patterns_for(folder, options);
+  if (hub::is_downloaded(asked)) return;
+  fetch({"README.md", ".gitattributes"});  // one of them is there, and the first says which files
+  if (!fetch(patterns_for(folder, options))) return;
+  const std::string licence = data::read_dataset_card(folder / "README.md").licence;
+  std::fprintf(stderr, "data set %s: fetched to %s; licence: %s\n", name.c_str(), folder.c_str(),
+               licence.empty() ? "its README.md names none" : printable(licence).c_str());
 }
 
 data::DatasetOptions dataset_options(const recipe::DataOptions& d, const models::Model& model,
@@ -261,6 +357,8 @@ data::Dataset load_data(const recipe::Recipe& recipe, data::DatasetOptions optio
                           .patterns = request.patterns},
                          {});
   };
+  for (const data::DatasetOptions& source : sources_of(recipe))
+    fetch_hub_set(source, recipe.access_token);
   const data::TextEncoder encoder = data::make_encoder(tokenizer);
   data::Dataset dataset = is_mix ? data::load_mix(mix_of(recipe, options), encoder, download)
                                  : data::load_dataset(options, encoder, download);

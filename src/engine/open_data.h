@@ -29,6 +29,11 @@ void tell_of_shorter_samples(const recipe::Recipe& recipe, const models::Model& 
 // The options for loading each source of a recipe's data, to see which rows they have.
 std::vector<data::DatasetOptions> sources_of(const recipe::Recipe& recipe);
 
+// Fetches a data set that is named as on the hub (ORG/NAME) and not in data/ORG/NAME: its README.md
+// and the files of the split, subset and val_split. Says so, with the licence. Several processes
+// may call it at once. Throws UserError with the command to fetch it elsewhere.
+void fetch_hub_set(const data::DatasetOptions& options, const std::string& access_token);
+
 // The options for loading a recipe's data, for a decoder of text.
 data::DatasetOptions dataset_options(const recipe::DataOptions& d);
 // The same for any model; the caller adds the validation split and the longest sample.

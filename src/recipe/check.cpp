@@ -338,33 +338,32 @@ void check_objective(const Recipe& r, Faults& faults) {
     refuse(any([](const DataOptions& d) { return !d.mask_prompt.value_or(true); }),
            "data.mask_prompt = false", no_tokens);
   };
-  if (traits.has_teacher) {
-    constexpr const char* kTeachers = "the teacher's words are learnt as they are";
-    refuse(r.train.label_smoothing > 0, "train.label_smoothing", kTeachers);
-    refuse(r.train.z_loss > 0, "train.z_loss", kTeachers);
+  const auto refuse_cross_entropys = [&](const char* why_not_smooth, const char* why_no_z) {
+    refuse(r.train.label_smoothing > 0, "train.label_smoothing", why_not_smooth);
+    refuse(r.train.z_loss > 0, "train.z_loss", why_no_z);
     refuse(r.train.router_aux_loss_coef.value_or(0) > 0, "train.router_aux_loss_coef",
            "experts are balanced beside cross-entropy only");
+  };
+  if (traits.has_teacher) {
+    constexpr const char* kTeachers = "the teacher's words are learnt as they are";
+    refuse_cross_entropys(kTeachers, kTeachers);
     refuse(r.data.padding_in_loss, "data.padding_in_loss", "the teacher says nothing of padding");
     return;
   }
   if (traits.scores_documents) {
     constexpr const char* kNoTokens = "documents are scored whole, and no token has a loss";
-    refuse(r.train.label_smoothing > 0, "train.label_smoothing", kNoTokens);
-    refuse(r.train.z_loss > 0, "train.z_loss", kNoTokens);
-    refuse(r.train.router_aux_loss_coef.value_or(0) > 0, "train.router_aux_loss_coef",
-           "experts are balanced beside cross-entropy only");
+    refuse_cross_entropys(kNoTokens, kNoTokens);
     refuse_turns("a row has one label", kNoTokens);
     refuse(r.lora.enabled && r.lora.head, "lora_head", "the new head is trained whole");
     return;
   }
   const char* const last = traits.ratings ? "the last answer of a chat is the one that is rated"
                                           : "a pair has one answer each, the last";
-  refuse(r.train.label_smoothing > 0, "train.label_smoothing",
-         traits.ratings ? "it is cross-entropy's"
-                        : "it smooths tokens; objective.label_smoothing smooths pairs");
-  refuse(r.train.z_loss > 0, "train.z_loss", "it is cross-entropy's");
-  refuse(r.train.router_aux_loss_coef.value_or(0) > 0, "train.router_aux_loss_coef",
-         "experts are balanced beside cross-entropy only");
+  constexpr const char* kCrossEntropys = "it is cross-entropy's";
+  refuse_cross_entropys(traits.ratings
+                            ? kCrossEntropys
+                            : "it smooths tokens; objective.label_smoothing smooths pairs",
+                        kCrossEntropys);
   refuse_turns(last, "only answers are compared");
 }
 
@@ -470,6 +469,13 @@ std::vector<std::string> data_faults(const DataOptions& data, const std::set<std
         "data.packing = false: blocks of text have no padding; leave it out, and "
         "data.padding_in_loss "
         "too");
+  for (const char* key : {"data.subset", "data.val_split"})
+    if (data.class_path != "HFDataset" && given.contains(key))
+      faults.push_back(fmt::format("{} applies to HFDataset, not to {}", key, data.class_path));
+  if (!data.val_split.empty() && given.contains("data.val_split_fraction"))
+    faults.emplace_back(
+        "data.val_split and data.val_split_fraction: the split is validated on whole; leave one "
+        "out");
   for (const char* key : {"data.split", "data.image_column", "data.text_column", "data.prompt"})
     if (!columns && given.contains(key))
       faults.push_back(

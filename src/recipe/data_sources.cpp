@@ -73,8 +73,9 @@ void take_file(Setting& setting, const std::vector<Setting>& beside) {
   });
   setting.key = has_folder           ? "data.path"
                 : is_data_name(text) ? "data.class_path"
-                : is_text_file(text) ? "data"  // of class TextFiles
-                                     : "data.json_path";
+                // of class TextFiles, or a set of the hub
+                : is_text_file(text) || names_hub_set(text) ? "data"
+                                                            : "data.json_path";
 }
 
 std::vector<Row> rows_of_source(DataSource& source) {
@@ -102,7 +103,8 @@ DataSource with_defaults(const DataOptions& data, const std::set<std::string>& g
 // them.
 bool has_own_validation(const DataOptions& data) {
   std::error_code ignored;
-  return data.val_path || std::filesystem::is_directory(data.json_path, ignored) ||
+  return data.val_path || !data.val_split.empty() ||
+         std::filesystem::is_directory(data.json_path, ignored) ||
          data_has_validation(data.class_path);
 }
 
@@ -238,6 +240,20 @@ std::string sources_named(const std::string& names, const std::string& where) {
   return one_line(list_of(split_list(names)));
 }
 
+bool names_hub_set(std::string_view name) {
+  const auto is_part = [](std::string_view part) {
+    return !part.empty() && part.front() != '.' && std::ranges::all_of(part, [](char letter) {
+      return std::isalnum(static_cast<unsigned char>(letter)) != 0 ||
+             std::string_view("-_.").find(letter) != std::string_view::npos;
+    });
+  };
+  const size_t slash = name.find('/');
+  std::error_code ignored;
+  return slash != std::string_view::npos && is_part(name.substr(0, slash)) &&
+         is_part(name.substr(slash + 1)) && !is_rows_file(name) && !is_text_file(name) &&
+         !std::filesystem::exists(name, ignored);
+}
+
 void take_data_files(std::vector<Setting>& settings) {
   std::vector<Setting> taken;
   const bool says_mix = std::ranges::any_of(settings, [](const Setting& setting) {
@@ -271,6 +287,9 @@ void take_data_files(std::vector<Setting>& settings) {
       const bool is_document = is_text_file(value.text);
       add_class(setting, is_document ? "TextFiles" : "JSON");
       setting.key = is_document ? "data.path" : "data.json_path";
+    } else if (names_data && names_hub_set(value.text)) {
+      add_class(setting, "HFDataset");
+      setting.key = "data.path";
     }
     taken.push_back(std::move(setting));
   }
@@ -295,6 +314,18 @@ void replace_data(std::vector<Setting>& file, std::vector<Setting>& options) {
     std::erase_if(
         file, [](const Setting& setting) { return setting.key == kSources || is_class(setting); });
   }
+  // What the file says of its own rows is not for others.
+  const auto named = std::ranges::find_if(options, is_class);
+  if (named == options.end()) return;
+  const std::string name = normalise_data(named->value.text);
+  const bool has_file = name == "JSON";
+  const bool has_folder = name == "HFDataset" || name == "ImageFolder" || name == "TextFiles";
+  std::erase_if(file, [&](const Setting& setting) {
+    const bool is_of_hub = setting.key == "data.subset" || setting.key == "data.val_split";
+    const bool is_of_folder = setting.key == "data.path" || setting.key == "data.split";
+    return (!has_file && setting.key == "data.json_path") || (!has_folder && is_of_folder) ||
+           (name != "HFDataset" && is_of_hub);
+  });
 }
 
 }  // namespace snug::recipe

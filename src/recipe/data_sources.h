@@ -41,6 +41,9 @@ void resolve_data(DataOptions& data, const std::set<std::string>& given);
 
 // Whether --data NAME names several with commas between them, and is no file itself.
 bool names_several(const std::string& name);
+
+// Whether a data set of the Hugging Face Hub is meant: ORG/NAME, where no file and no folder is.
+bool names_hub_set(std::string_view name);
 // Those as data.sources has them. Throws UserError, beginning with `where`.
 std::string sources_named(const std::string& names, const std::string& where);
 

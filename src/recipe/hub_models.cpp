@@ -85,6 +85,15 @@ std::span<const HubModel> hub_models() {
 
 std::string short_name(std::string_view id) { return lower(id.substr(id.find('/') + 1)); }
 
+std::string name_before_quantization(std::string_view short_name) {
+  static constexpr std::array<std::string_view, 10> kEnds = {
+      "-unsloth-bnb-", "-bnb-",  "-gptq",      "-awq",   "-fp8",
+      "-nvfp4",        "-mxfp4", "-quantized", "-int4-", "-w4a16"};
+  size_t end = short_name.size();
+  for (const std::string_view own : kEnds) end = std::min(end, short_name.find(own));
+  return std::string(short_name.substr(0, end));
+}
+
 std::vector<std::string> hub_short_names() {
   std::vector<std::string> names;
   for (const HubModel& model : hub_models())

@@ -30,6 +30,10 @@ std::span<const HubModel> hub_models();
 std::string short_name(std::string_view id);
 std::vector<std::string> hub_short_names();  // of all ids
 
+// The short name of the model that a quantized copy was made from, by the ends that such copies
+// have: "qwen3-8b" of "qwen3-8b-unsloth-bnb-4bit", "-awq", "-gptq-int4", "-fp8". Others stay.
+std::string name_before_quantization(std::string_view short_name);
+
 // The id that `name` stands for: an id in any spelling of its letters, a short name, or the
 // beginning of only one, with its size ("llama-3.3-70b"). Empty: none in the table.
 std::string hub_id_of(std::string_view name);

@@ -179,7 +179,8 @@ std::vector<std::string> resolve_show_data(ShowDataOptions& o, const std::set<st
     o.data.class_path = kMix;
     o.data.sources = sources_named(std::exchange(o.file, ""), "file");
   }
-  if (is_text_file(o.file) && !given.contains("data.class_path")) o.data.class_path = "TextFiles";
+  if (!given.contains("data.class_path") && is_text_file(o.file)) o.data.class_path = "TextFiles";
+  if (!given.contains("data.class_path") && names_hub_set(o.file)) o.data.class_path = "HFDataset";
   const bool is_folder = o.data.class_path == "ImageFolder" || o.data.class_path == "HFDataset" ||
                          o.data.class_path == "TextFiles";
   std::string& path = is_folder ? o.data.path : o.data.json_path;
@@ -281,16 +282,24 @@ void fill(ParsedCommand& parsed, Words words, const std::vector<Setting>& file,
   const OptionTable table = table_of(parsed, defaults);
   Outcome outcome{.given = {}, .faults = std::move(faults)};
   std::vector<Setting> of_file = file;
+  const bool reads_data = std::ranges::count(table.rows, "data.class_path", &Row::key) > 0;
   for (auto* settings : {&of_file, &words.settings}) {
     drop_idle_flags(*settings);
-    take_data_files(*settings);
+    if (reads_data) take_data_files(*settings);
   }
   replace_data(of_file, words.settings);
+  // The word none unsets other options; here it says that a quantized folder is not to stay so.
+  const auto says_none = [](const Setting& setting) {
+    return setting.key == "quantize" && setting.value.text == "none";
+  };
+  const bool takes_numbers =
+      std::ranges::any_of(of_file, says_none) || std::ranges::any_of(words.settings, says_none);
   apply_settings(std::move(of_file), table, true, outcome);
   for (const Setting& setting : words.settings)
     if (setting.key.starts_with("data.") && has_own(parsed.recipe.data, setting.key))
       warn("{}: a source of data.sources has its own, which counts there", setting.where);
   apply_settings(std::move(words.settings), table, false, outcome);
+  if (takes_numbers) outcome.given.insert("quantize");
   const bool has_recipe = takes_recipe(parsed.command);
   if (!has_recipe) check_required(table.rows, parsed.name, outcome.faults);
   if (parsed.command == Command::Evaluate) {

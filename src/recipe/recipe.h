@@ -42,6 +42,8 @@ struct DataOptions {
   bool padding_in_loss = false;
   std::string download_dir;            // empty = the per-user cache
   std::string split = "train";         // of Hugging Face data sets
+  std::string subset;                  // their configuration; empty = the default one
+  std::string val_split;               // to validate on; empty = rows held out
   std::string image_column = "auto";   // of pictures: a column's name
   std::string text_column = "auto";    // of captions
   std::string prompt;                  // text before every caption

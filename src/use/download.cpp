@@ -3,80 +3,61 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
+#include <string_view>
 
 #include "base/error.h"
-#include "base/files.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "data/rows/dataset_card.h"
 #include "files/hub/download.h"
 #include "files/hub/meter.h"
-#include "recipe/yaml.h"
 #include "use/commands.h"
 
 namespace snug::use {
 namespace {
 
 namespace fs = std::filesystem;
-using recipe::YamlNode;
-
-constexpr size_t kMostOfCard = size_t{4} << 20;  // bytes
-
-std::string words_of(const YamlNode& node) {
-  std::string words = node.text;
-  for (const YamlNode& item : node.items) words += (words.empty() ? "" : ", ") + item.text;
-  return words;
-}
-
-// "cc-by-4.0": `license` of the YAML between the first two lines of dashes; empty: it names none.
-std::string licence_of(const fs::path& card) {
-  if (!fs::exists(card)) return "";
-  try {
-    const std::string text = read_file(card, kMostOfCard);
-    const size_t end = text.find("\n---", 3);
-    if (!text.starts_with("---\n") || end == text.npos) return "";
-    const YamlNode head =
-        recipe::read_yaml(std::string_view(text).substr(4, end - 3), card.string());
-    for (const auto& [key, value] : head.entries)
-      if (key == "license") return words_of(value);
-  } catch (const UserError& error) {
-    warn("{}", error.what());
-  }
-  return "";
-}
 
 // The option that reads such files; empty: none of snug's does.
 std::string reader_of(const std::vector<fs::path>& files) {
   const auto has = [&](auto&& is_it) { return std::ranges::any_of(files, is_it); };
   if (has([](const fs::path& file) { return file.stem() == "metadata"; })) return "ImageFolder";
-  if (has([](const fs::path& file) {
-        return file.extension() == ".parquet" || file.extension() == ".arrow";
-      }))
-    return "HFDataset";
-  return "";
+  const auto is_data = [](const fs::path& file) {
+    const std::string name = file.filename().string();
+    return name != "dataset_infos.json" && name != "dataset_dict.json" &&
+           std::ranges::any_of(
+               std::to_array<std::string_view>(
+                   {".parquet", ".arrow", ".jsonl", ".json", ".csv", ".tsv", ".gz", ".zst"}),
+               [&](std::string_view ending) { return name.ends_with(ending); });
+  };
+  return has(is_data) ? "HFDataset" : "";
 }
 
-// Rows of text in a file of their own.
-std::string row_file(const std::vector<fs::path>& files) {
-  for (const fs::path& file : files)
-    for (const char* ending : {".jsonl", ".csv", ".tsv", ".json"})
-      if (file.extension() == ending && file.filename() != "dataset_infos.json")
-        return file.string();
-  return "";
+void tell_of_subsets(const data::DatasetCard& card) {
+  if (card.configurations.size() < 2) return;
+  fmt::print("Subsets, for --data.subset:");
+  for (const data::CardConfiguration& one : card.configurations)
+    fmt::print(" {}{}", printable(one.name), one.is_default ? " (unless one is given)" : "");
+  fmt::print("\n");
 }
 
-void tell_of_data(const std::string& folder, const std::vector<fs::path>& files) {
-  const std::string licence = licence_of(fs::path(folder) / "README.md");
-  if (licence.empty())
+// `name`: ORG/NAME if it is where --data ORG/NAME looks for it.
+void tell_of_data(const std::string& folder, const std::string& name,
+                  const std::vector<fs::path>& files) {
+  const data::DatasetCard card = data::read_dataset_card(fs::path(folder) / "README.md");
+  if (card.licence.empty())
     fmt::print(
         "Licence: its README.md names none; ask before you pass on what you train with it\n");
   else
-    fmt::print("Licence: {}, says its README.md\n", printable(licence));
-  const std::string reader = reader_of(files), rows = row_file(files);
-  if (!reader.empty())
+    fmt::print("Licence: {}, says its README.md\n", printable(card.licence));
+  tell_of_subsets(card);
+  const std::string reader = reader_of(files);
+  if (reader == "HFDataset" && !name.empty())
+    fmt::print("In a recipe or command: --data {}\n", name);
+  else if (!reader.empty())
     fmt::print("In a recipe or command: --data {} --data.path {}\n", reader, folder);
-  else if (!rows.empty())
-    fmt::print("In a recipe or command: --data {}\n", rows);
   else
     fmt::print(
         "None of these files is in a form that snug reads: Parquet, Arrow, JSON, JSONL, CSV, or "
@@ -106,7 +87,7 @@ void download(const recipe::DownloadOptions& options) {
                     [&](const hub::Progress& progress) { line.show(progress); });
   line.end();
   fmt::print("{} files in {}\n", files.size(), folder);
-  if (is_data) tell_of_data(folder, files);
+  if (is_data) tell_of_data(folder, options.data_dir == "data" ? name : "", files);
 }
 
 }  // namespace snug::use

@@ -56,7 +56,7 @@ TRAINED = {
 }
 REFUSED = {
     "axolotl": {
-        "gptq: snug quantizes with --quantize": ["llama-2/gptq-lora.yml"],
+        "gptq_disable_exllama: axolotl has no such key": ["llama-2/gptq-lora.yml"],
         "lisa_n_layers: snug does not have this optimizer": ["llama-2/lisa.yml"],
         "relora: adapters here are new": ["llama-2/relora.yml"],
         "lora_modules_to_save: adapters here are new": ["llama-3/lora-8b.yml"],

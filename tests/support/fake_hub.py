@@ -76,6 +76,26 @@ TEXTS["shape", "config.json"] = json.dumps({
     "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 128}).encode()
 FILES["shape"] = {"config.json": len(TEXTS["shape", "config.json"]), "tokenizer.json": 300, "model.safetensors": 5000,
                   "README.md": 20}
+TEXTS["words", "README.md"] = b"""---
+license: mit
+configs:
+- config_name: en
+  default: true
+  data_files:
+  - split: train
+    path: en/train-*.jsonl
+  - split: test
+    path: en/test.jsonl
+- config_name: fr
+  data_files: fr/*.jsonl
+---
+"""
+for path, words in {"en/train-1": "one", "en/train-2": "two", "en/test": "three", "fr/all": "un"}.items():
+    TEXTS["words", path + ".jsonl"] = b'{"question": "Which?", "answer": "%s"}\n' % words.encode()
+FILES["words"] = {path: len(text) for (repo, path), text in TEXTS.items() if repo == "words"}
+FILES["words"] |= {".gitattributes": 10, "pictures/1.png": 900}
+TEXTS["bare", "rows.jsonl"] = b'{"question": "Which?", "answer": "bare"}\n'
+FILES["bare"] = {".gitattributes": 10, "rows.jsonl": len(TEXTS["bare", "rows.jsonl"])}
 FILES["card"] = {"README.md": len(TEXTS["card", "README.md"]), "data/train-00000.parquet": 2000}
 
 log = []

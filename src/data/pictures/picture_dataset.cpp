@@ -335,8 +335,17 @@ std::shared_ptr<const PictureRows> open_pictures(const DatasetOptions& options) 
         {options.path, options.split, options.image_column, options.text_column});
   }
   if (!reads_pictures) return nullptr;
-  return open_hugging_face_pictures(
-      {options.path, options.split, options.image_column, options.text_column});
+  auto pictures = open_hugging_face_pictures({.path = options.path,
+                                              .split = options.split,
+                                              .subset = options.subset,
+                                              .image_column = options.image_column,
+                                              .text_column = options.text_column});
+  if (pictures != nullptr && !options.val_split.empty())
+    throw UserError(
+        "data.val_split = {}: of pictures with captions data.val_split_fraction is held out; leave "
+        "it out",
+        options.val_split);
+  return pictures;
 }
 
 Dataset load_captions(std::shared_ptr<const PictureRows> pictures, const DatasetOptions& options,

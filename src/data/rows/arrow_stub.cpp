@@ -6,11 +6,11 @@
 namespace snug::data {
 namespace {
 
-[[noreturn]] void refuse(const HuggingFaceOptions& options) {
+[[noreturn]] void refuse(const std::filesystem::path& path) {
   throw UserError(
       "{}: this build cannot read Arrow or Parquet, because Arrow was not found when it was "
       "configured; configure again with -DSNUG_ARROW_DIR",
-      options.path.string());
+      path.string());
 }
 
 }  // namespace
@@ -32,11 +32,11 @@ std::vector<Row> read_parquet_rows(const std::filesystem::path& path, const Colu
 }
 
 std::shared_ptr<const PictureRows> open_hugging_face_pictures(const HuggingFaceOptions& options) {
-  refuse(options);
+  refuse(options.path);
 }
 
-std::vector<Row> read_hugging_face_rows(const HuggingFaceOptions& options, const Columns&) {
-  refuse(options);
+std::vector<Row> read_arrow_rows(const std::vector<std::filesystem::path>& files, const Columns&) {
+  refuse(files.front());
 }
 
 }  // namespace snug::data

@@ -189,7 +189,9 @@ std::vector<Row> rows_of_table(const Table& table, const Columns& columns) {
 }  // namespace
 
 std::shared_ptr<const PictureRows> open_hugging_face_pictures(const HuggingFaceOptions& options) {
-  Table table(hugging_face_files(options.path, options.split));
+  const std::vector<fs::path> files = hugging_face_files(options);
+  if (!is_arrow_file(files.front()) && options.image_column == "auto") return nullptr;
+  Table table(files);
   const arrow::Schema& schema = *table.schema();
   const int images = find_images(schema, options.image_column, table.name());
   if (images < 0) return nullptr;
@@ -198,8 +200,8 @@ std::shared_ptr<const PictureRows> open_hugging_face_pictures(const HuggingFaceO
   return std::make_shared<HuggingFacePictures>(std::move(table), images, captions);
 }
 
-std::vector<Row> read_hugging_face_rows(const HuggingFaceOptions& options, const Columns& columns) {
-  const Table table(hugging_face_files(options.path, options.split));
+std::vector<Row> read_arrow_rows(const std::vector<fs::path>& files, const Columns& columns) {
+  const Table table(files);
   std::vector<Row> rows = rows_of_table(table, columns);
   for (size_t i = 0; i < rows.size(); ++i)
     for (std::string& picture : rows[i].pictures)

@@ -252,6 +252,16 @@ std::optional<std::string> with_long_numbers_as_text(std::string_view text) {
   return copy.append(text.substr(copied));
 }
 
+// Some name JSON Lines .json: an object on the first line, and behind it another.
+bool is_json_lines(std::string_view text) {
+  constexpr std::string_view kBlank = " \t\r\n";
+  text.remove_prefix(std::min(text.find_first_not_of(kBlank), text.size()));
+  const size_t end = text.find('\n');
+  if (!text.starts_with('{') || end == std::string_view::npos) return false;
+  const size_t next = text.find_first_not_of(kBlank, end);
+  return next != std::string_view::npos && text[next] == '{' && json::accept(text.substr(0, end));
+}
+
 std::vector<Row> rows_from_text(std::string_view whole, const std::string& ending,
                                 const Columns& columns, const std::string& name) {
   check_text(without_byte_order_mark(whole), name);
@@ -259,9 +269,9 @@ std::vector<Row> rows_from_text(std::string_view whole, const std::string& endin
   if (ending == ".csv") return rows_from_csv(text, separator_of(text), columns, name);
   if (ending == ".tsv") return rows_from_csv(text, '\t', columns, name);
   const std::optional<std::string> changed = with_long_numbers_as_text(text);
-  const std::string_view json = changed ? std::string_view(*changed) : text;
-  return ending == ".json" ? rows_from_json(json, columns, name)
-                           : rows_from_jsonl(json, columns, name);
+  const std::string_view read = changed ? std::string_view(*changed) : text;
+  return ending == ".json" && !is_json_lines(read) ? rows_from_json(read, columns, name)
+                                                   : rows_from_jsonl(read, columns, name);
 }
 
 std::vector<Row> read_text_rows(const std::filesystem::path& path, const Columns& columns) {

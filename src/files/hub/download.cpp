@@ -190,4 +190,8 @@ std::vector<std::filesystem::path> download(const DownloadOptions& options,
   return Session(options, std::move(access)).run(progress);
 }
 
+bool is_downloaded(const DownloadOptions& options) {
+  return Manifest(options.directory).earlier_download(options).has_value();
+}
+
 }  // namespace snug::hub

@@ -33,4 +33,8 @@ struct DownloadOptions {
 std::vector<std::filesystem::path> download(const DownloadOptions& options,
                                             const ShowProgress& progress);
 
+// Whether an earlier download with these options ended, and its files are as it left them. Asks
+// nobody.
+bool is_downloaded(const DownloadOptions& options);
+
 }  // namespace snug::hub

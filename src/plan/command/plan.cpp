@@ -40,6 +40,7 @@
 #include "plan/command/planned.h"
 #include "plan/command/prices.h"
 #include "plan/out_of_memory.h"
+#include "recipe/data_sources.h"
 #include "recipe/hub_models.h"
 #include "recipe/tables/objectives.h"
 #include "train/launch/layout.h"
@@ -61,8 +62,17 @@ data::SampleStore full_length_samples(const recipe::Recipe& recipe, const data::
 
 namespace fs = std::filesystem;
 
+// A data set of the hub that is not here, since a plan fetches no rows; empty: none.
+std::string absent_set(const recipe::Recipe& recipe) {
+  for (const data::DatasetOptions& source : engine::sources_of(recipe))
+    if (source.name == "HFDataset" && recipe::names_hub_set(source.path.string()) &&
+        !fs::exists("data" / source.path))
+      return source.path.string();
+  return "";
+}
+
 bool reads_rows(const recipe::Recipe& recipe) {
-  return !engine::is_synthetic(recipe.data) &&
+  return !engine::is_synthetic(recipe.data) && absent_set(recipe).empty() &&
          !(recipe.data.json_path.empty() && recipe.data.path.empty() &&
            recipe.data.sources.empty());
 }
@@ -129,7 +139,8 @@ void open_checkpoint(Planned& p, models::Part part) {
     const std::string id = hub::hub_name(checkpoint);
     const std::string known = recipe::hub_id_of(id.empty() ? checkpoint.string() : id);
     // Someone's copy of a model usually keeps its name.
-    const std::string alike = known.empty() ? recipe::hub_id_of(recipe::short_name(id)) : known;
+    const std::string original = recipe::name_before_quantization(recipe::short_name(id));
+    const std::string alike = known.empty() ? recipe::hub_id_of(original) : known;
     if (!alike.empty() && !reads_rows(p.recipe)) {
       p.hub_id = alike;
     } else {
@@ -203,6 +214,7 @@ void open_model(Planned& p, models::Part part) {
   else
     open_checkpoint(p, part);
   if (from_scratch) p.checkpoint.model = models::model_from_config(p.recipe.model.config, part);
+  if (!from_scratch) engine::resolve_quantize(p.recipe, p.recipe.checkpoint_dir);
   const bool reads_tokens =
       !p.recipe.data.add_tokens.empty() && engine::has_tokenizer(p.checkpoint);
   const auto tokenizer =
@@ -217,6 +229,11 @@ void open_samples(Planned& p) {
   const bool synthetic = engine::is_synthetic(p.recipe.data);
   p.from_data =
       synthetic || (reads_rows(p.recipe) && !p.recipe.checkpoint_dir.empty() && p.hub_id.empty());
+  if (const std::string absent = absent_set(p.recipe); !absent.empty())
+    warn(
+        "the rows of {0} are not here, and the plan is for full samples; snug download --data {0} "
+        "fetches them, as training does",
+        absent);
   engine::tell_of_shorter_samples(p.recipe, model);
   const int64_t longest = engine::longest_sample(p.recipe, model);
   p.length_is_usual = !p.from_data && !p.recipe.train.max_seq_length && longest > kLongestUsual;

@@ -7,6 +7,7 @@
 #include <cctype>
 #include <set>
 
+#include "recipe/data_sources.h"
 #include "recipe/import/programs.h"
 #include "recipe/import/shared.h"
 #include "recipe/options/names.h"
@@ -133,7 +134,8 @@ constexpr KeyRow kAxolotlRows[] = {
      "relora_prune_method relora_cpu_offload jagged_restart_steps jagged_restart_warmup_steps "
      "jagged_restart_anneal_steps use_mora mora_type mora",
      Way::Off, "lora_target_modules", kPlainAdapters},
-    {"gptq model_quantization_config model_quantization_config_kwargs use_onebitllms qat "
+    {"gptq", Way::Idle, {}, "the model's folder says how it is quantized"},
+    {"model_quantization_config model_quantization_config_kwargs use_onebitllms qat "
      "quantization fp8 fp8_config fp8_enable_fsdp_float8_all_gather "
      "llmcompressor nonexpert_quantization dsv4_fp8_nonexpert_mode dsv4_fp8_lora_kernel "
      "dsv4_shared_mlp_lora_kernel dsv4_bf16_all dsv4_fp4_grouped_mode gemma4_fp8_nonexpert "
@@ -444,10 +446,13 @@ void check_dataset(Draft& draft, const YamlNode& set) {
         refuse("roles_to_train",
                "snug learns the assistant's answers, or with "
                "--data.mask_prompt false everything");
-  if (const std::string split = text_in(set, "split"); !split.empty() && split != "train")
+  const std::string split = text_in(set, "split");
+  if (const bool has_splits = names_hub_set(text_in(set, "path"));
+      !split.empty() && split != "train" && (!has_splits || split.find('[') != std::string::npos))
     refuse("split", kOneSplit);
   std::vector<std::string> idle;
   for (const auto& [key, value] : set.entries) {
+    if (key == "name" && names_hub_set(text_in(set, "path"))) continue;
     if (std::ranges::count(words_of(kIdleOfDatasets), key) > 0)
       idle.push_back(key);
     else if (std::ranges::count(words_of(kReadOfDatasets), key) == 0 && is_on(value))
@@ -521,6 +526,7 @@ void take_datasets(Draft& draft) {
                              : files->items.size() == 1 ? files->items[0].text
                                                         : files->text;
     DataKeys& keys = sets.emplace_back(data_keys(draft, file, "datasets"));
+    add_split(keys, text_in(set, "split"), text_in(set, "name"));
     const std::string style = style_of(draft, set);
     if (!style.empty()) keys.emplace_back("prompt_style", style);
   }

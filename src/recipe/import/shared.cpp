@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "recipe/import/shared.h"
+#include "recipe/data_sources.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -89,7 +90,11 @@ void take_held_out(Draft& draft, const Found& found) {
 }
 
 void take_split(Draft& draft, const Found& found) {
-  if (found.node.text == "train")
+  const bool has_splits =
+      names_hub_set(draft.text("dataset_name")) && found.node.text.find('[') == std::string::npos;
+  if (has_splits)
+    draft.set("data.split", found.node.text, found.key);
+  else if (found.node.text == "train")
     draft.idle(found.key, "all rows of the file");
   else
     draft.refuse(found.key, "data", std::string(kOneSplit));
@@ -317,11 +322,18 @@ DataKeys data_keys(Draft& draft, const std::string& name, std::string_view their
   const std::string found = existing_file(draft, name);
   if (!found.empty() || is_data_file(name))
     return {{"class_path", "JSON"}, {"json_path", found.empty() ? name : found}};
+  if (names_hub_set(name)) return {{"class_path", "HFDataset"}, {"path", name}};
   draft.refuse(theirs, "data",
-               fmt::format("snug does not download the data set {}; save it as JSONL or Parquet "
-                           "and give the file with --data FILE",
+               fmt::format("{} is no file here, and no data set of the hub (ORG/NAME); give a file "
+                           "with --data FILE",
                            name));
   return {};
+}
+
+void add_split(DataKeys& keys, const std::string& split, const std::string& subset) {
+  if (std::ranges::count(keys, DataKeys::value_type{"class_path", "HFDataset"}) == 0) return;
+  if (!split.empty() && split != "train") keys.emplace_back("split", split);
+  if (!subset.empty()) keys.emplace_back("subset", subset);
 }
 
 void set_data(Draft& draft, const std::vector<DataKeys>& sets, std::string_view theirs) {

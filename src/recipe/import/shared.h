@@ -154,6 +154,8 @@ void take_data(Draft& draft, const std::string& name, std::string_view theirs);
 using DataKeys = std::vector<std::pair<std::string, std::string>>;
 // Which rows they are; empty: refused.
 DataKeys data_keys(Draft& draft, const std::string& name, std::string_view theirs);
+// Of a data set of the hub: another split than train, a subset; both may be empty.
+void add_split(DataKeys& keys, const std::string& split, const std::string& subset);
 // Sets data to these: one, or the sources of a mix, of which none may be refused.
 void set_data(Draft& draft, const std::vector<DataKeys>& sets, std::string_view theirs);
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "recipe/data_sources.h"
 #include "recipe/import/programs.h"
 #include "recipe/import/shared.h"
 
@@ -56,7 +57,8 @@ constexpr KeyRow kTrlRows[] = {
     {"datasets", Way::Read, "data.sources"},
     {"test_split_size", Way::By, "data.val_split_fraction", {}, {}, take_held_out},
     {"dataset_train_split", Way::By, "data", {}, {}, take_split},
-    {"dataset_config config dataset_test_split",
+    {"dataset_config", Way::Read, "data.subset"},
+    {"config dataset_test_split",
      Way::Idle,
      {},
      "a data file has one split; a validation file is --data.val_path"},
@@ -201,15 +203,23 @@ void take_trl_data(Draft& draft) {
     draft.set("data.val_split_fraction", "0", "dataset_test_split");
   const Found* mixture = draft.find("datasets");
   if (mixture == nullptr) {
-    if (const std::string name = draft.text("dataset_name"); !name.empty())
-      take_data(draft, name, "dataset_name");
+    const std::string name = draft.text("dataset_name");
+    if (!name.empty()) take_data(draft, name, "dataset_name");
+    if (const std::string subset = draft.text("dataset_config"); !subset.empty()) {
+      if (names_hub_set(name))
+        draft.set("data.subset", subset, "dataset_config");
+      else
+        draft.idle("dataset_config", "a data file has one subset");
+    }
     return;
   }
   std::vector<DataKeys> sets;
   for (const YamlNode& set : mixture->node.items) {
     for (const auto& [key, value] : set.entries)
       if (const bool is_read = key == "path" || key == "data_files"; !is_read && is_on(value)) {
-        if (key == "split" && value.text != "train")
+        if (names_hub_set(text_in(set, "path")) && (key == "name" || key == "split"))
+          continue;
+        else if (key == "split" && value.text != "train")
           draft.refuse("datasets", "data", fmt::format("split: {}", kOneSplit));
         else if (key == "columns" || key == "name")
           draft.idle("datasets", fmt::format("{}: rows say by their columns what they are", key));
@@ -224,6 +234,7 @@ void take_trl_data(Draft& draft) {
                              : files->items.size() == 1 ? files->items[0].text
                                                         : files->text,
                              "datasets"));
+    add_split(sets.back(), text_in(set, "split"), text_in(set, "name"));
   }
   if (!sets.empty()) set_data(draft, sets, "datasets");
 }

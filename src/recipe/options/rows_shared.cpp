@@ -23,7 +23,8 @@ std::vector<Row> data_rows(DataOptions& d) {
        .key = "data.class_path",
        .slot = &d.class_path,
        .help =
-           "data source: a file of rows; JSON, with data.json_path; HFDataset, a folder in Hugging "
+           "data source: a file of rows; a data set of the Hugging Face Hub, ORG/NAME, which is "
+           "fetched to data/ once; JSON, with data.json_path; HFDataset, a folder in Hugging "
            "Face's format; ImageFolder, pictures with a metadata file; TextFiles, texts to read "
            "on, with "
            "data.path; Synthetic, random samples for measurements without files; or a named data "
@@ -48,8 +49,9 @@ std::vector<Row> data_rows(DataOptions& d) {
       {.theme = kData,
        .key = "data.path",
        .slot = &d.path,
-       .help = "folder of the data set; for HFDataset: written by save_to_disk, or with Parquet "
-               "files; for ImageFolder: with metadata.jsonl or metadata.csv, or the file with the "
+       .help = "folder of the data set; for HFDataset: written by save_to_disk, or as on the hub, "
+               "with Parquet, JSON, JSONL or CSV files; for ImageFolder: with metadata.jsonl or "
+               "metadata.csv, or the file with the "
                "captions; for TextFiles: with .txt and .md files, or files of rows with a column "
                "text, or one such file",
        .kind = TextKind::File,
@@ -65,6 +67,14 @@ std::vector<Row> data_rows(DataOptions& d) {
        .key = "data.split",
        .slot = &d.split,
        .help = "split of an HFDataset or ImageFolder to train on"},
+      {.theme = kData,
+       .key = "data.subset",
+       .slot = &d.subset,
+       .help = "subset (configuration) of an HFDataset that has several, by its name on the hub"},
+      {.theme = kData,
+       .key = "data.val_split",
+       .slot = &d.val_split,
+       .help = "split of an HFDataset to validate on, instead of rows held out"},
       {.theme = kData,
        .key = "data.image_column",
        .slot = &d.image_column,

@@ -151,8 +151,12 @@ std::shared_ptr<const data::PictureRows> open_data_set(const recipe::CaptionOpti
   if (d.class_path == "ImageFolder")
     rows = data::open_picture_folder({d.path, d.split, d.image_column, d.text_column, needed});
   else
-    rows =
-        data::open_hugging_face_pictures({d.path, d.split, d.image_column, d.text_column, needed});
+    rows = data::open_hugging_face_pictures({.path = d.path,
+                                             .split = d.split,
+                                             .subset = d.subset,
+                                             .image_column = d.image_column,
+                                             .text_column = d.text_column,
+                                             .captions_needed = needed});
   if (rows == nullptr)
     throw UserError(
         "{}: no column seems to hold pictures; name the column with their bytes or paths with "

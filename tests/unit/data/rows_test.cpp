@@ -550,7 +550,11 @@ TEST(Rows, RefusesBrokenJsonWithItsLine) {
   EXPECT_CONTAINS(refusal("a.jsonl", "{\"instruction\":\"q\",\"output\":\"a\"}\n{\"instr"),
                   "a.jsonl:2: not valid JSON");
   EXPECT_CONTAINS(refusal("a.json", "[{\"instruction\":\"q\",\"output\":\"a\"}"), "not valid JSON");
-  EXPECT_CONTAINS(refusal("a.json", "{\"instruction\":\"q\"}\n{\"instruction\":\"q\"}"), ".jsonl");
+  // Lines of objects by the name of an array.
+  EXPECT_CONTAINS(refusal("a.json", "{\"instruction\":\"q\",\"output\":\"a\"}\n{\"instr"),
+                  "a.json:2: not valid JSON");
+  EXPECT_CONTAINS(refusal("a.json", "{\"instruction\":\"q\"\n}\n{\"instruction\":\"q\"}"),
+                  ".jsonl");
   for (const std::string number : {"NaN", "Infinity", "-Infinity"}) {
     const std::string row = R"({"instruction":"q","input":)" + number + R"(,"output":"a"})";
     EXPECT_CONTAINS(refusal("a.jsonl", row), "write null");

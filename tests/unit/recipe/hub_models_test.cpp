@@ -73,6 +73,13 @@ TEST_F(ModelFolder, APathStaysAPath) {
     EXPECT_EQ(model_folder(path), path);
 }
 
+TEST(HubModels, QuantizedCopiesKeepTheModelsName) {
+  for (const char* end : {"", "-bnb-4bit", "-unsloth-bnb-4bit", "-awq", "-gptq-int4", "-fp8",
+                          "-fp8-dynamic", "-quantized.w4a16", "-int4-autoround", "-nvfp4"})
+    EXPECT_EQ(name_before_quantization("qwen3-8b" + std::string(end)), "qwen3-8b") << end;
+  EXPECT_EQ(name_before_quantization("gpt-oss-20b"), "gpt-oss-20b");
+}
+
 // Each command that takes a model takes its name.
 TEST_F(ModelFolder, EveryCommandKnowsNames) {
   const auto parsed = [](const std::vector<std::string>& words) {

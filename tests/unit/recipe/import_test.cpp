@@ -1548,7 +1548,6 @@ TEST(Import, RefusesPreferencesThatItDoesNotHave) {
                   ":2: ref_checkpointer: the reference is the model before training");
   const std::string paired =
       "dataset:\n  _component_: torchtune.datasets.stack_exchange_paired_dataset\n";
-  EXPECT_CONTAINS(import_fault(paired), "does not download the data set lvwerra/stack-exchange");
   EXPECT_CONTAINS(import_fault(paired), "response_j and response_k, which snug does not know");
   EXPECT_CONTAINS(import_fault(paired + "  column_map: {chosen: better}\n"),
                   ":3: dataset.column_map: ");
@@ -1677,12 +1676,30 @@ model:
 
 TEST(Import, TakesTheCommandLinesWordWhereTheFilesIsRefused) {
   const TemporaryFile file(
-      "base_model: m\nlearning_rate: 1e-4\ndatasets:\n  - path: some/hub-set\n    type: alpaca\n");
+      "base_model: m\nlearning_rate: 1e-4\ndatasets:\n  - path: /some/hub/set\n    type: alpaca\n");
   const std::string line = "finetune --config " + file.string();
   EXPECT_CONTAINS(error_of([&] { parse(line); }),
-                  ":3: datasets: snug does not download the data set some/hub-set");
+                  ":3: datasets: /some/hub/set is no file here, and no data set of the hub");
   EXPECT_EQ(parse(line + " --data rows.jsonl").recipe.data.json_path, "rows.jsonl");
   EXPECT_NO_THROW(parse("plan " + file.string()));  // a plan needs no data
+}
+
+TEST(Import, NamesDataSetsOfTheHub) {
+  const TemporaryFile file(
+      "base_model: m\nlearning_rate: 1e-4\ndatasets:\n  - path: some/hub-set\n    name: en\n"
+      "    split: held\n    type: alpaca\n");
+  const std::string line = "finetune --config " + file.string();
+  const DataOptions data = parse(line).recipe.data;
+  EXPECT_EQ(data.class_path, "HFDataset");
+  EXPECT_EQ(data.path, "some/hub-set");
+  EXPECT_EQ(data.subset, "en");
+  EXPECT_EQ(data.split, "held");
+  // Other rows on the command line take their place whole.
+  const DataOptions other = parse(line + " --data rows.jsonl").recipe.data;
+  EXPECT_EQ(other.class_path, "JSON");
+  EXPECT_EQ(other.json_path, "rows.jsonl");
+  EXPECT_EQ(other.path + other.subset, "");
+  EXPECT_EQ(other.split, "train");
 }
 
 TEST(Import, LeavesOurOwnRecipesAndLitgptsAlone) {

@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <utility>
 
+#include "recipe/check.h"
+#include "recipe/data_sources.h"
 #include "support.h"
 
 namespace snug::recipe {
@@ -501,6 +503,40 @@ TEST(Parse, ChatHasRoomForLongAnswersAndAPromptStyle) {
   EXPECT_EQ(parse("chat m --prompt_style alpaca").chat.prompt_style, "alpaca");
 }
 
+TEST(Parse, NamesDataSetsOfTheHub) {
+  const auto data = [](const std::string& words) {
+    return parse("finetune m --data " + words).recipe.data;
+  };
+  EXPECT_EQ(data("some-org/words").class_path, "HFDataset");
+  EXPECT_EQ(data("some-org/words").path, "some-org/words");
+  EXPECT_EQ(data("some-org/words --data.val_split test").val_split, "test");
+  EXPECT_EQ(data("some-org/words.jsonl").json_path, "some-org/words.jsonl");
+  EXPECT_EQ(data("some-org/words.md").class_path, "TextFiles");
+  const auto sources = data_sources(data("some-org/a,some-org/b"), {}).all;
+  ASSERT_EQ(sources.size(), 2U);
+  EXPECT_EQ(sources[1].data.class_path + " " + sources[1].data.path, "HFDataset some-org/b");
+  for (const char* other : {"a/b/c", "./a", "a/", "/a", "some-org"})
+    EXPECT_FALSE(names_hub_set(other)) << other;
+  const auto faults = [](const std::string& words) {
+    const Recipe recipe = parse("finetune m --data " + words).recipe;
+    std::string all;
+    for (const std::string& fault : data_faults(recipe.data, recipe.given_keys)) all += fault;
+    return all;
+  };
+  EXPECT_EQ(faults("some-org/words --data.subset fr --data.val_split test"), "");
+  EXPECT_CONTAINS(faults("rows.jsonl --data.subset fr"), "applies to HFDataset");
+  EXPECT_CONTAINS(faults("a/b --data.val_split v --data.val_split_fraction 0.1"),
+                  "validated on whole");
+  // The key of another command.
+  EXPECT_EQ(parse("download --data some-org/words").download.data, "some-org/words");
+}
+
+TEST(Parse, NoQuantizationIsSomethingElseThanNoneGiven) {
+  EXPECT_FALSE(parse("finetune m --data r.jsonl").recipe.given("quantize"));
+  EXPECT_TRUE(parse("finetune m --data r.jsonl --quantize none").recipe.given("quantize"));
+  EXPECT_EQ(parse("finetune m --data r.jsonl --quantize none").recipe.quantize, "");
+}
+
 TEST(Parse, DataShowTakesTheOptionsOfTraining) {
   const ShowDataOptions o = parse(
                                 "data show r.jsonl --model m --data.mask_prompt true "
@@ -513,6 +549,10 @@ TEST(Parse, DataShowTakesTheOptionsOfTraining) {
   EXPECT_EQ(o.max_seq_length, 64);
   EXPECT_EQ(o.row, 2);
   EXPECT_EQ(parse("data show dir --model m --data HFDataset").show_data.data.path, "dir");
+  const ShowDataOptions hub =
+      parse("data show some-org/words --model m --data.subset fr").show_data;
+  EXPECT_EQ(hub.data.class_path + " " + hub.data.path, "HFDataset some-org/words");
+  EXPECT_EQ(hub.data.subset, "fr");
   EXPECT_EQ(parse("data show --model m --data rows.csv").show_data.data.json_path, "rows.csv");
   EXPECT_CONTAINS(parse_error("data show r.jsonl"), "needs --model");
   EXPECT_CONTAINS(parse_error("data show --model m"), "snug data show rows.jsonl");
