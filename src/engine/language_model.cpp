@@ -13,6 +13,7 @@
 #include "engine/adapters/merge.h"
 #include "engine/export/vocabulary.h"
 #include "engine/labels.h"
+#include "models/quantized_folder.h"
 
 namespace snug::engine {
 namespace {
@@ -111,6 +112,9 @@ LanguageModel open_language_model(const std::filesystem::path& path, at::Device 
         checkpoint.model->labels().size() == 1
             ? "a reward"
             : fmt::format("{} labels", checkpoint.model->labels().size()));
+  const std::string quantize = options.quantize == "auto"   ? models::stored_quantization(base)
+                               : options.quantize == "none" ? ""
+                                                            : options.quantize;
   LanguageModel result;
   result.path = checkpoint.path;
   result.precision = nn::parse_precision(options.precision);
@@ -123,7 +127,7 @@ LanguageModel open_language_model(const std::filesystem::path& path, at::Device 
     const checkpoint::Adapter adapter = read_adapter(directory, *checkpoint.model);
     own = own_weights(checkpoint, adapter, directory, directories.size() == 1);
     if (const std::string quantized = quantizing_options(directory);
-        !quantized.empty() && options.quantize.empty())
+        !quantized.empty() && quantize.empty())
       warn(
           "{} was trained beside quantized weights, and is used beside the original ones of the "
           "base; {} gives what it was trained with",
@@ -131,7 +135,7 @@ LanguageModel open_language_model(const std::filesystem::path& path, at::Device 
     result.adapters.push_back(load_layers(adapter, directory, device, result.precision.parameters));
   }
   recipe::Recipe recipe;
-  recipe.quantize = options.quantize;
+  recipe.quantize = quantize;
   recipe.precision = options.precision;
   quantize_weights(*checkpoint.model, recipe);
   for (nn::Parameter* parameter : checkpoint.model->parameters()) {

@@ -38,7 +38,7 @@ struct LanguageModel {
 
 struct LanguageModelOptions {
   std::string precision = "bf16-true";
-  std::string quantize;                       // "bnb.nf4" …; empty: weights of that precision
+  std::string quantize = "auto";              // "bnb.nf4" …; none; auto: as the base is stored
   int64_t max_seqlen = 0;                     // tokens
   std::vector<std::string> adapters;          // folders
   const recipe::DataOptions* data = nullptr;  // whose chat_template and eos_token count, if any

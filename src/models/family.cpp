@@ -3,6 +3,7 @@
 
 #include <fmt/ranges.h>
 
+#include <set>
 #include <utility>
 
 #include "base/bytes.h"
@@ -22,6 +23,7 @@
 #include "models/idefics3/model.h"
 #include "models/language_part.h"
 #include "models/opt/model.h"
+#include "models/quantized_folder.h"
 #include "models/run_folder.h"
 #include "models/score_head.h"
 #include "models/t5/model.h"
@@ -188,43 +190,16 @@ nlohmann::json with_generation_ends(nlohmann::json config, const fs::path& folde
   return config;
 }
 
-// The config is checked before the weights are opened.
-// Folders whose weights another program has quantized: beside float weights the entry says nothing.
-void check_quantized(const nlohmann::json& config, const fs::path& path) {
-  const auto found = config.find("quantization_config");
-  if (found == config.end() || !found->is_object()) return;
-  const auto method = found->find("quant_method");
-  const std::string name =
-      method != found->end() && method->is_string() ? method->get<std::string>() : "";
-  if (name.empty() || name == "mxfp4") return;
-  const auto stored = files::open_model_directory(path);
-  const auto is_coded = [](const files::TensorInfo& tensor) {
-    return tensor.dtype == files::DType::U8 || tensor.dtype == files::DType::I8 ||
-           tensor.dtype == files::DType::I32;
-  };
-  if (std::ranges::none_of(stored->tensors(), is_coded)) return;
-  int bits = 0;
-  for (const char* key : {"bits", "w_bit"})
-    if (const auto own = found->find(key); own != found->end() && own->is_number_integer())
-      bits = own->get<int>();
-  for (const auto& [key, number] : {std::pair("load_in_4bit", 4), std::pair("load_in_8bit", 8)})
-    if (const auto own = found->find(key); own != found->end() && *own == true) bits = number;
-  throw UserError(
-      "{}: the weights were quantized by {}{}, which snug does not read; take the model that they "
-      "were made from: --quantize bnb.nf4 quantizes it while it is loaded, and a GGUF file of it "
-      "is read as it is",
-      path.string(), printable(name), bits > 0 ? fmt::format(" to {} bits", bits) : "");
-}
-
 Checkpoint open_hugging_face(const fs::path& path) {
   warn_of_changed_files(path);
   Checkpoint checkpoint{.layout = Layout::HuggingFace, .path = path};
   const fs::path config_json = path / "config.json";
   const nlohmann::json config = with_generation_ends(read_json(config_json), path);
-  check_quantized(config, path);
-  checkpoint.model = make_model(config, config_json.string());
+  checkpoint.model = make_model(config, config_json.string());  // faults of the config come first
   checkpoint.tensors = files::open_model_directory(path);
+  unpack_quantized(*checkpoint.tensors, config, path);
   checkpoint.model = make_model(config, config_json.string(), checkpoint.tensors.get());
+  mark_plain_weights(checkpoint);
   read_preprocessor(*checkpoint.model, path);
   return checkpoint;
 }
@@ -258,6 +233,8 @@ Checkpoint open_language_part(const fs::path& path) {
   checkpoint.model =
       make_model(with_generation_ends(part.config, path), config_json.string() + ": text_config");
   checkpoint.tensors = std::move(part.tensors);
+  unpack_quantized(*checkpoint.tensors, config, path);
+  mark_plain_weights(checkpoint);
   checkpoint.left_out =
       fmt::format("{} tensor{} ({})", part.num_left_out, part.num_left_out == 1 ? "" : "s",
                   format_bytes(part.bytes_left_out));
@@ -320,9 +297,12 @@ int64_t Model::num_parameters() {
 namespace {
 
 std::unique_ptr<Model> model_of(const nlohmann::json& config, const std::string& where, Part part) {
-  if (part == Part::Whole) return make_model(config, where);
-  check_language_part(config, where);
-  return make_model(language_config(config, where), where + ": text_config");
+  if (part == Part::Language) check_language_part(config, where);
+  auto model = part == Part::Whole
+                   ? make_model(config, where)
+                   : make_model(language_config(config, where), where + ": text_config");
+  mark_plain_weights(*model, config);
+  return model;
 }
 
 }  // namespace
@@ -394,6 +374,20 @@ Checkpoint open_checkpoint(const fs::path& path, Part part) {
       path.string(), found_of_a_run(path));
 }
 
+namespace {
+
+// What the config of a quantized folder said of `from`, which the model's own config does not
+// repeat.
+void mark_alike(Model& model, const Model& from) {
+  std::set<std::string> plain;
+  for (const nn::Parameter* parameter : const_cast<Model&>(from).parameters())
+    if (parameter->stays_plain) plain.insert(parameter->name);
+  for (nn::Parameter* parameter : model.parameters())
+    parameter->stays_plain = plain.contains(parameter->name);
+}
+
+}  // namespace
+
 std::unique_ptr<Model> model_like(const Model& model) {
   return model_like(model, model.hugging_face_config());
 }
@@ -401,6 +395,7 @@ std::unique_ptr<Model> model_like(const Model& model) {
 // It prepares pictures as `model` does.
 std::unique_ptr<Model> model_like(const Model& model, const nlohmann::json& config) {
   auto twin = make_model(config, "the model's config");
+  mark_alike(*twin, model);
   if (const auto* reader = dynamic_cast<const vision::PictureModel*>(&model))
     dynamic_cast<vision::PictureModel&>(*twin).set_pixels(reader->pixels());
   return twin;
@@ -421,6 +416,7 @@ void score_documents(Checkpoint& checkpoint, const std::vector<std::string>& lab
   const files::TensorSource* files =
       checkpoint.layout == Layout::HuggingFace ? checkpoint.tensors.get() : nullptr;
   checkpoint.stored = std::exchange(checkpoint.model, make_model(config, where, files));
+  mark_alike(*checkpoint.model, *checkpoint.stored);
 }
 
 std::unique_ptr<Model> model_with_own_head(const Model& model) {

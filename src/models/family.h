@@ -94,6 +94,10 @@ at::Tensor in_order(const RowOrder& order, const at::Tensor& value);
 // ahead from disk. Throws UserError if there are tensors that no parameter of the model uses.
 void expect_weights(Checkpoint& checkpoint, const std::vector<nn::Parameter*>& parameters);
 
+// Marks the linear layers whose weights a folder of bitsandbytes has as numbers beside those in 4
+// or 8 bits (Parameter::stays_plain). Nothing in other folders.
+void mark_plain_weights(Checkpoint& checkpoint);
+
 // Fills every allocated parameter from the checkpoint, one tensor at a time, converting to the
 // parameter's type. Throws UserError naming a tensor that is missing or of another shape.
 void load_weights(Checkpoint& checkpoint);

@@ -32,6 +32,17 @@ bool starts_and_ends_alike(std::span<const std::byte> a, std::span<const std::by
          std::memcmp(a.data() + a.size() - size, b.data() + b.size() - size, size) == 0;
 }
 
+// Some programs write a bias of zeros beside a packed weight that has none.
+bool is_bias_of_zeros(const files::TensorSource& tensors, const files::TensorInfo& tensor) {
+  constexpr std::string_view kBias = ".bias";
+  if (!tensor.name.ends_with(kBias)) return false;
+  const std::string module = tensor.name.substr(0, tensor.name.size() - kBias.size());
+  const files::TensorInfo* weight = tensors.find(module + ".weight");
+  if (weight == nullptr || tensors.packed(*weight) == nullptr) return false;
+  return std::ranges::all_of(tensors.stored(tensor),
+                             [](std::byte byte) { return byte == std::byte{}; });
+}
+
 bool is_copy_of_one(const files::TensorSource& tensors, const files::TensorInfo& tensor,
                     const std::set<const files::TensorInfo*>& read) {
   // The other may have got more rows.
@@ -51,7 +62,7 @@ std::vector<std::string> unread_tensors(const files::TensorSource& tensors,
                                         const std::set<const files::TensorInfo*>& read) {
   std::vector<std::string> names;
   for (const files::TensorInfo& tensor : tensors.tensors())
-    if (!read.contains(&tensor) && !is_buffer(tensor.name) &&
+    if (!read.contains(&tensor) && !is_buffer(tensor.name) && !is_bias_of_zeros(tensors, tensor) &&
         !is_copy_of_one(tensors, tensor, read))
       names.push_back(tensor.name);
   return names;

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <numeric>
 #include <set>
 #include <span>
@@ -16,9 +17,11 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "core/kernels/cpu/quantized.h"
+#include "core/kernels/dynamic_map.h"
+#include "core/kernels/quantized_matrix.h"
+#include "core/nn/linear.h"
 #include "core/ops/device/device.h"
 #include "files/weights/convert.h"
-#include "files/weights/mxfp4.h"
 #include "models/family.h"
 #include "models/unread_tensors.h"
 
@@ -134,23 +137,9 @@ const files::TensorInfo* find_tensor(const files::TensorSource& tensors, const s
   return same == tensors.tensors().end() ? nullptr : &*same;
 }
 
-// A parameter's tensor in the checkpoint, null if there is none, and of a matrix in MXFP4 its
-// scales.
-struct Tensors {
-  const files::TensorInfo* values = nullptr;
-  const files::TensorInfo* scales = nullptr;
-};
-
-Tensors tensors_of(const files::TensorSource& all, const std::string& name) {
-  const files::TensorInfo* blocks = all.find(name + "_blocks");
-  const files::TensorInfo* scales = all.find(name + "_scales");
-  if (blocks != nullptr && scales != nullptr) return {blocks, scales};
-  return {find_tensor(all, name)};
-}
-
-// Some elements of a tensor, row-major. With scales the tensor has codes in MXFP4.
+// Some elements of a tensor, row-major.
 struct Stretch {
-  Tensors tensors;
+  const files::TensorInfo* tensor = nullptr;
   nn::ElementRange range;
 };
 
@@ -161,51 +150,32 @@ struct Found {
   int64_t count = 0;  // elements in total
 };
 
-void check_mxfp4(const Tensors& found, const nn::Parameter& parameter, const Placement& place,
-                 const Checkpoint& checkpoint) {
-  std::vector<int64_t> scales = shape_of_stack(parameter, place);
-  const bool whole = scales.back() % files::kMxfp4Elements == 0;
-  scales.back() /= files::kMxfp4Elements;
-  std::vector<int64_t> blocks = scales;
-  blocks.push_back(files::kMxfp4Bytes);
-  const bool bytes =
-      found.values->dtype == files::DType::U8 && found.scales->dtype == files::DType::U8;
-  if (!whole || !bytes || found.values->shape != blocks || found.scales->shape != scales)
-    throw UserError(
-        "{}: {} and {} are {} of {} and {} of {}, the config asks for bytes of {} and {} (MXFP4)",
-        checkpoint.path.string(), found.values->name, found.scales->name,
-        files::name(found.values->dtype), files::show_shape(found.values->shape),
-        files::name(found.scales->dtype), files::show_shape(found.scales->shape),
-        files::show_shape(blocks), files::show_shape(scales));
-}
-
-Tensors tensors_of_name(const nn::Parameter& parameter, Placement place, const std::string& name,
-                        const Checkpoint& checkpoint) {
-  const Tensors found = tensors_of(*checkpoint.tensors, name);
-  if (found.values == nullptr)
+const files::TensorInfo& tensor_of_name(const nn::Parameter& parameter, Placement place,
+                                        const std::string& name, const Checkpoint& checkpoint) {
+  const files::TensorInfo* found = find_tensor(*checkpoint.tensors, name);
+  if (found == nullptr)
     throw UserError("{}: tensor {} is missing from {}", checkpoint.path.string(), name,
                     checkpoint.tensors->describe());
-  place.tensor = name;
-  if (found.scales != nullptr) {
-    place.transposed = false;
-    check_mxfp4(found, parameter, place, checkpoint);
-  } else if (!files::is_floating(found.values->dtype)) {
+  if (!files::is_floating(found->dtype))
     throw UserError(
-        "{}: tensor {} holds {} codes: snug does not read quantized checkpoints; use the model's "
+        "{}: tensor {} holds {} codes of a quantized layout that snug does not read: use the "
+        "model's "
         "float weights and let snug quantize them (--quantize bnb.nf4, bnb.int8)",
-        checkpoint.path.string(), name, files::name(found.values->dtype));
-  } else {
-    check_shape(*found.values, parameter, place, checkpoint);
-  }
-  return found;
+        checkpoint.path.string(), name, files::name(found->dtype));
+  place.tensor = name;
+  if (checkpoint.tensors->packed(*found) != nullptr) place.transposed = false;
+  check_shape(*found, parameter, place, checkpoint);
+  return *found;
 }
 
 Found find(const Checkpoint& checkpoint, const nn::Parameter& parameter) {
   Placement place = checkpoint.model->placement(checkpoint.layout, parameter);
-  std::vector<Tensors> halves{tensors_of_name(parameter, place, place.tensor, checkpoint)};
+  std::vector<const files::TensorInfo*> halves{
+      &tensor_of_name(parameter, place, place.tensor, checkpoint)};
   if (!place.second_half.empty())
-    halves.push_back(tensors_of_name(parameter, place, place.second_half, checkpoint));
-  if (halves.front().scales != nullptr) place.transposed = false;  // rows of codes are our rows
+    halves.push_back(&tensor_of_name(parameter, place, place.second_half, checkpoint));
+  // Rows of packed weights are our rows.
+  if (checkpoint.tensors->packed(*halves.front()) != nullptr) place.transposed = false;
   const std::vector<int64_t>& whole = parameter.whole_shape();
   const int64_t columns =
       std::accumulate(whole.begin() + 1, whole.end(), int64_t{1}, std::multiplies<>());
@@ -226,49 +196,17 @@ Found find(const Checkpoint& checkpoint, const nn::Parameter& parameter) {
   return {std::move(place), std::move(stretches), parameter.num_elements()};
 }
 
-// Elements of a tensor in MXFP4, converted to `type` by all processors.
-void read_mxfp4(const Checkpoint& checkpoint, const Stretch& stretch, files::DType type,
-                std::byte* out) {
-  const nn::ElementRange& range = stretch.range;
-  const auto bytes = [&](const files::TensorInfo& tensor, int64_t begin, int64_t count) {
-    std::vector<uint8_t> values(static_cast<size_t>(count));
-    checkpoint.tensors->read(tensor, files::DType::U8, values.data(), begin, count);
-    return values;
-  };
-  constexpr int64_t kBytes = files::kMxfp4Bytes, kElements = files::kMxfp4Elements;
-  SNUG_CHECK(range.begin % kElements == 0 && range.count % kElements == 0,
-             "elements {} to {} are not whole blocks of MXFP4", range.begin,
-             range.begin + range.count);
-  const int64_t first = range.begin / kElements, blocks = range.count / kElements;
-  const std::vector<uint8_t> codes =
-      bytes(*stretch.tensors.values, first * kBytes, blocks * kBytes);
-  const std::vector<uint8_t> scales = bytes(*stretch.tensors.scales, first, blocks);
-  constexpr int64_t kGrain = 512;
-  at::parallel_for(0, blocks, kGrain, [&](int64_t begin, int64_t end) {
-    std::vector<float> values(kGrain * kElements);
-    for (int64_t block = begin; block < end; block += kGrain) {
-      const int64_t count = std::min(kGrain, end - block);
-      files::dequantize_mxfp4(std::span(codes).subspan(block * kBytes, count * kBytes),
-                              std::span(scales).subspan(block, count), values.data());
-      files::convert(files::DType::F32, values.data(), type,
-                     out + files::bytes_for(type, block * kElements), count * kElements);
-    }
-  });
-}
-
 // A stretch's values, converted to `type`.
 void read_stretch(const Checkpoint& checkpoint, const Stretch& stretch, files::DType type,
                   std::byte* out) {
-  if (stretch.tensors.scales != nullptr) return read_mxfp4(checkpoint, stretch, type, out);
-  checkpoint.tensors->read(*stretch.tensors.values, type, out, stretch.range.begin,
-                           stretch.range.count);
+  checkpoint.tensors->read(*stretch.tensor, type, out, stretch.range.begin, stretch.range.count);
 }
 
 template <class Body>
 void for_each_tensor(const Found& found, const Body& body) {
   const files::TensorInfo* last = nullptr;
   for (const Stretch& stretch : found.stretches)
-    if (std::exchange(last, stretch.tensors.values) != stretch.tensors.values) body(*last);
+    if (std::exchange(last, stretch.tensor) != stretch.tensor) body(*last);
 }
 
 void release(const Checkpoint& checkpoint, const Found& found) {
@@ -311,7 +249,7 @@ void quantize_stretch(const Checkpoint& checkpoint, const Stretch& stretch, at::
                       kernels::cpu::Quantizer& quantizer) {
   const files::DType wanted = dtype_of(type);
   const auto [begin, num_elements] = stretch.range;
-  const files::TensorInfo& tensor = *stretch.tensors.values;
+  const files::TensorInfo& tensor = *stretch.tensor;
   const std::span<const std::byte> raw =
       tensor.dtype == wanted ? checkpoint.tensors->raw(tensor) : std::span<const std::byte>();
   if (!raw.empty())
@@ -321,14 +259,80 @@ void quantize_stretch(const Checkpoint& checkpoint, const Stretch& stretch, at::
   const at::Tensor part = at::empty({most}, at::TensorOptions().dtype(type));
   for (int64_t done = 0; done < num_elements; done += most) {
     const int64_t count = std::min(most, num_elements - done);
-    read_stretch(checkpoint, {stretch.tensors, {begin + done, count}}, wanted,
+    read_stretch(checkpoint, {stretch.tensor, {begin + done, count}}, wanted,
                  static_cast<std::byte*>(part.mutable_data_ptr()));
     quantizer.add(part.const_data_ptr(), ops::to_scalar(type), count);
   }
 }
 
+bool same_bits(std::span<const float> table, const float* ours) {
+  return std::memcmp(table.data(), ours, table.size_bytes()) == 0;
+}
+
+// The tensor's codes and scales as bitsandbytes made them; null if they are not of this format.
+const files::BitsAndBytesParts* codes_of(const files::TensorSource& tensors,
+                                         const files::TensorInfo& tensor,
+                                         const kernels::FormatTraits& format) {
+  const files::PackedValues* packed = tensors.packed(tensor);
+  const files::BitsAndBytesParts* own = packed == nullptr ? nullptr : packed->bits_and_bytes();
+  if (own == nullptr || own->kind + (own->nested_scales.empty() ? "" : "-dq") != format.name ||
+      own->block != format.block(tensor.shape.back()))
+    return nullptr;
+  if (format.four_bits() && !same_bits(own->codes, format.values)) return nullptr;
+  if (format.nested && (own->nested_block != kernels::kScaleBlock ||
+                        !same_bits(own->nested_codes, kernels::signed_dynamic_map().values)))
+    return nullptr;
+  return own;
+}
+
+// Takes codes and scales of the very format as they are. False if there are others, or if the
+// parameter does not consist of whole blocks of them in the file's order.
+bool take_codes(const Checkpoint& checkpoint, const nn::Parameter& parameter, const Found& found,
+                std::byte* out) {
+  if (found.place.order.differs() || found.place.transposed || found.place.added != 0) return false;
+  const kernels::QuantizedFormat name = parameter.quantization->format;
+  const kernels::FormatTraits& format = kernels::traits(name);
+  const kernels::QuantizedLayout layout =
+      kernels::quantized_layout(name, parameter.shape[0], parameter.shape[1]);
+  const int64_t block = format.block(parameter.shape[1]);
+  const int64_t elements_a_byte = format.four_bits() ? 2 : 1;
+  const auto takes = [&](const Stretch& stretch) {
+    const bool is_whole = found.stretches.size() == 1 && stretch.range.begin == 0 &&
+                          stretch.range.count == stretch.tensor->num_elements();
+    const bool is_in_blocks =
+        !format.nested && stretch.range.begin % block == 0 && stretch.range.count % block == 0;
+    return (is_whole || is_in_blocks) &&
+           codes_of(*checkpoint.tensors, *stretch.tensor, format) != nullptr;
+  };
+  if (!std::ranges::all_of(found.stretches, takes)) return false;
+  std::fill_n(out, layout.bytes, std::byte{});
+  std::byte *codes = out + layout.codes, *scales = out + layout.scales;
+  const auto copy = [](std::span<const std::byte> part, int64_t begin, int64_t count,
+                       std::byte*& to) {
+    to = std::ranges::copy(part.subspan(static_cast<size_t>(begin), static_cast<size_t>(count)), to)
+             .out;
+  };
+  for_each_tensor(found, [&](const auto& tensor) { checkpoint.tensors->verify(tensor); });
+  for (const auto& [tensor, range] : found.stretches) {
+    const files::BitsAndBytesParts& own = *codes_of(*checkpoint.tensors, *tensor, format);
+    const int64_t scale_bytes = format.nested ? 1 : sizeof(float);
+    copy(own.weight, range.begin / elements_a_byte,
+         (range.count + elements_a_byte - 1) / elements_a_byte, codes);
+    copy(own.scales, range.begin / block * scale_bytes,
+         (range.count + block - 1) / block * scale_bytes, scales);
+    if (!format.nested) continue;
+    std::ranges::copy(own.nested_scales, out + layout.nested_scales);
+    std::memcpy(out + layout.mean, &own.mean, sizeof(own.mean));
+  }
+  release(checkpoint, found);
+  return true;
+}
+
 void quantize_from(const Checkpoint& checkpoint, const nn::Parameter& parameter, const Found& found,
-                   kernels::cpu::Quantizer& quantizer) {
+                   std::byte* out) {
+  if (take_codes(checkpoint, parameter, found, out)) return;
+  kernels::cpu::Quantizer quantizer(parameter.quantization->format, parameter.shape[0],
+                                    parameter.shape[1], out);
   const at::ScalarType type = parameter.quantization->source;
   if (found.place.order.differs() || found.place.transposed) {
     const int64_t rows = parameter.shape[0];
@@ -368,9 +372,8 @@ std::vector<const files::TensorInfo*> tensors_of(const Checkpoint& checkpoint,
     const Placement place = checkpoint.model->placement(checkpoint.layout, *parameter);
     for (const std::string& name : {place.tensor, place.second_half}) {
       if (name.empty()) continue;
-      const auto [values, scales] = tensors_of(*checkpoint.tensors, name);
-      for (const files::TensorInfo* tensor : {values, scales})
-        if (tensor != nullptr && known.insert(tensor).second) order.push_back(tensor);
+      const files::TensorInfo* tensor = find_tensor(*checkpoint.tensors, name);
+      if (tensor != nullptr && known.insert(tensor).second) order.push_back(tensor);
     }
   }
   return order;
@@ -384,9 +387,7 @@ void load(const nn::Parameter& parameter, const Checkpoint& checkpoint) {
   const at::Tensor host =
       value.is_cpu() ? value : at::empty(value.sizes(), at::TensorOptions().dtype(value.dtype()));
   if (parameter.quantization) {
-    kernels::cpu::Quantizer quantizer(parameter.quantization->format, parameter.shape[0],
-                                      parameter.shape[1], host.mutable_data_ptr());
-    quantize_from(checkpoint, parameter, found, quantizer);
+    quantize_from(checkpoint, parameter, found, static_cast<std::byte*>(host.mutable_data_ptr()));
   } else {
     read_into(host, checkpoint, found);
   }
@@ -394,6 +395,22 @@ void load(const nn::Parameter& parameter, const Checkpoint& checkpoint) {
 }
 
 }  // namespace
+
+void mark_plain_weights(Checkpoint& checkpoint) {
+  const files::TensorSource& tensors = *checkpoint.tensors;
+  const auto keeps_codes = [&](const files::TensorInfo& tensor) {
+    const files::PackedValues* packed = tensors.packed(tensor);
+    return packed != nullptr && packed->bits_and_bytes() != nullptr;
+  };
+  if (std::ranges::none_of(tensors.tensors(), keeps_codes)) return;
+  for (nn::Unit* unit : checkpoint.model->units())
+    for (nn::Linear* linear : unit->linears()) {
+      nn::Parameter& weight = linear->weight();
+      const Placement place = checkpoint.model->placement(checkpoint.layout, weight);
+      const files::TensorInfo* tensor = find_tensor(tensors, place.tensor);
+      weight.stays_plain = tensor != nullptr && !keeps_codes(*tensor);
+    }
+}
 
 std::vector<nn::Parameter*> vocabulary_parameters(const Model& model) {
   const int64_t rows = model.dimensions().vocabulary;
@@ -449,9 +466,9 @@ void expect_weights(Checkpoint& checkpoint, const std::vector<nn::Parameter*>& p
   if (checkpoint.stored != nullptr)
     for (const nn::Parameter* parameter : checkpoint.stored->parameters())
       if (parameter->role == nn::ParameterRole::Head)
-        all.push_back(tensors_of(*checkpoint.tensors,
-                                 checkpoint.stored->placement(checkpoint.layout, *parameter).tensor)
-                          .values);
+        all.push_back(
+            find_tensor(*checkpoint.tensors,
+                        checkpoint.stored->placement(checkpoint.layout, *parameter).tensor));
   refuse_unread(checkpoint, {all.begin(), all.end()});
   checkpoint.tensors->expect(tensors_of(checkpoint, parameters));
 }
@@ -486,8 +503,7 @@ at::ScalarType stored_type(const Checkpoint& checkpoint, const nn::Parameter& pa
   const Found found = find(checkpoint, parameter);
   const auto all_have = [&](files::DType type) {
     return found.place.added == 0 && std::ranges::all_of(found.stretches, [&](const Stretch& s) {
-             return s.tensors.scales == nullptr ? s.tensors.values->dtype == type
-                                                : type == files::DType::MXFP4;
+             return s.tensor->dtype == type;
            });
   };
   if (all_have(files::DType::BF16) || all_have(files::DType::MXFP4)) return at::kBFloat16;

@@ -218,14 +218,15 @@ void Finetune::open_model() {
   log_->record().device = {.name = engine::device_name(host_.device),
                            .budget_bytes = host_.budget_bytes};
   const bool could_be_meant = !recipe_.checkpoint_dir.empty() && name != recipe_.checkpoint_dir;
-  log_->print(fmt::format("Model    {}{}: {} parameters, {} trained, {}", name,
-                          could_be_meant ? ", random weights" : "", with_commas(count.total),
-                          count.trained == count.total
-                              ? "all"
-                              : fmt::format("{} ({:.2f} %)", with_commas(count.trained),
-                                            100.0 * static_cast<double>(count.trained) /
-                                                static_cast<double>(count.total)),
-                          recipe_.precision));
+  log_->print(fmt::format(
+      "Model    {}{}: {} parameters, {} trained, {}", name,
+      could_be_meant ? ", random weights" : "", with_commas(count.total),
+      count.trained == count.total ? "all"
+                                   : fmt::format("{} ({:.2f} %)", with_commas(count.trained),
+                                                 100.0 * static_cast<double>(count.trained) /
+                                                     static_cast<double>(count.total)),
+      recipe_.precision +
+          (recipe_.quantize.empty() ? std::string() : ", frozen weights in " + recipe_.quantize)));
   if (const auto* words = base_->tokenizer(); words != nullptr && words->num_new_tokens() > 0)
     log_->print(fmt::format(
         "Tokens   {} new, for which {} in a vocabulary of {} rows", words->num_new_tokens(),
@@ -683,6 +684,7 @@ void Finetune::explain(const OutOfMemory& error) {
 void finetune(const recipe::Recipe& given, const std::string& command) {
   recipe::Recipe recipe = given;
   engine::resolve_adapter(recipe);
+  if (recipe.model.config.empty()) engine::resolve_quantize(recipe, recipe.checkpoint_dir);
   if (const std::string done = words_on_finished_run(recipe); !done.empty()) {
     if (dist::position_in_environment().rank != 0) return;
     clear_up_finished(recipe.out_dir);

@@ -21,9 +21,11 @@ namespace snug::tests {
 inline at::Tensor read(const files::TensorSource& source, const std::string& name) {
   const files::TensorInfo* info = source.find(name);
   if (info == nullptr) throw std::runtime_error("no " + name);
-  const at::ScalarType type = info->dtype == files::DType::I32  ? at::kInt
-                              : info->dtype == files::DType::U8 ? at::kByte
-                                                                : at::kFloat;
+  const at::ScalarType type = info->dtype == files::DType::I32    ? at::kInt
+                              : info->dtype == files::DType::U8   ? at::kByte
+                              : info->dtype == files::DType::BF16 ? at::kBFloat16
+                              : info->dtype == files::DType::F16  ? at::kHalf
+                                                                  : at::kFloat;
   at::Tensor out = at::empty(info->shape, type);
   source.read(*info, info->dtype, out.mutable_data_ptr());
   return out;

@@ -67,9 +67,10 @@ struct Parameter {
   bool exact = false;                  // a matrix used in float32, whatever type products have
   std::optional<at::ScalarType> held;  // its type, where that is not the one of all parameters
   std::optional<Quantization>
-      quantization;  // if set, `value` holds bytes: core/ops/linear/stored_weight.h
-  at::Tensor value;  // on the device; undefined until allocate()
-  at::Tensor home;   // host copy, where the weight is kept and updated, if any
+      quantization;          // if set, `value` holds bytes: core/ops/linear/stored_weight.h
+  bool stays_plain = false;  // not quantized with the others: its checkpoint keeps it so
+  at::Tensor value;          // on the device; undefined until allocate()
+  at::Tensor home;           // host copy, where the weight is kept and updated, if any
   // Where products keep its copy in their type, if anywhere: a policy keeps it for a step.
   std::shared_ptr<at::Tensor> kept_cast;
   std::optional<Slice> slice;  // set by cut() and place()

@@ -19,6 +19,7 @@
 #include "files/checkpoint/adapters/peft_adapter.h"
 #include "files/checkpoint/adapters/peft_config.h"
 #include "files/weights/dtype.h"
+#include "models/quantized_folder.h"
 #include "models/run_folder.h"
 
 namespace snug::engine {
@@ -181,6 +182,9 @@ std::string quantizing_options(const fs::path& directory) {
   if (!recipe.is_object() || !recipe.value("quantize", nlohmann::json()).is_string()) return "";
   const std::string format = recipe["quantize"];
   if (format.empty() || format == "none") return "";
+  // A base that is stored so stands for the same numbers either way.
+  const auto base = recipe.value("checkpoint_dir", nlohmann::json());
+  if (base.is_string() && models::stored_quantization(base.get<std::string>()) == format) return "";
   const auto precision = recipe.value("precision", nlohmann::json());
   return fmt::format("--quantize {} --precision {}", format,
                      precision.is_string() ? precision.get<std::string>() : "bf16-true");

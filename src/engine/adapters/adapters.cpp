@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <iterator>
 #include <map>
 #include <memory>
@@ -23,6 +24,7 @@
 #include "engine/adapters/pissa.h"
 #include "engine/adapters/started_adapter.h"
 #include "engine/parallel/tensor_parallel.h"
+#include "models/quantized_folder.h"
 
 namespace snug::engine {
 namespace {
@@ -502,9 +504,35 @@ void quantize_weights(models::Model& model, const recipe::Recipe& recipe,
   for (nn::Unit* unit : model.units()) {
     if (std::ranges::find(whole, unit) != whole.end()) continue;
     for (nn::Linear* linear : unit->linears())
-      if (linear->role() != nn::Role::Head && linear->role() != nn::Role::Score)
+      if (linear->role() != nn::Role::Head && linear->role() != nn::Role::Score &&
+          !linear->weight().stays_plain)
         linear->weight().quantization = nn::Quantization{.format = format, .source = source};
   }
+}
+
+void resolve_quantize(recipe::Recipe& recipe, const std::filesystem::path& folder) {
+  constexpr std::string_view kNested = "-dq";
+  // PiSSA's frozen weights are no longer the folder's.
+  const bool changes_base = recipe.lora.init_weights == recipe::AdapterInit::Pissa;
+  if (!recipe.lora.enabled || recipe.given("quantize") || !recipe.quantize.empty() || changes_base)
+    return;
+  std::string stored = models::stored_quantization(folder);
+  const bool cuts_matrices = recipe.mesh.find("tp=") != std::string::npos;
+  if (cuts_matrices && stored.ends_with(kNested)) stored.resize(stored.size() - kNested.size());
+  if (stored.empty() || (cuts_matrices && stored == recipe::word_of(recipe::Quantize::Int8)))
+    return;
+  recipe.quantize = recipe::Word<recipe::Quantize>(stored);
+  if (folder.string().find("-unsloth-bnb-") != std::string::npos &&
+      !std::filesystem::exists(folder))
+    warn(
+        "{}: such folders keep some layers in 16 bits, which ones is not known without their "
+        "config",
+        folder.string());
+  detail(
+      "the weights in {} are in {} bits and stay so beside adapters (quantize = {}); --quantize "
+      "none "
+      "trains beside the numbers that they stand for",
+      folder.string(), stored == recipe::word_of(recipe::Quantize::Int8) ? 8 : 4, stored);
 }
 
 ParameterCount count_parameters(models::Model& model) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -50,10 +51,14 @@ checkpoint::AdapterValues adapter_values(models::Model& model, const recipe::Lor
                                          const ParameterReader& base);
 
 // QLoRA (Dettmers et al. 2023): quantizes the weights of all linear layers but the head to 4 or 8
-// bits, if the recipe says so. Call before parameters are allocated. `whole`: units that train in
-// full and are not quantized.
+// bits, if the recipe says so, but for those that a quantized checkpoint keeps as numbers. Call
+// before parameters are allocated. `whole`: units that train in full and are not quantized.
 void quantize_weights(models::Model& model, const recipe::Recipe& recipe,
                       const std::vector<nn::Unit*>& whole = {});
+
+// Weights that `folder` has in 4 or 8 bits stay so beside adapters, unless the recipe gives
+// quantize: sets it, and says so.
+void resolve_quantize(recipe::Recipe& recipe, const std::filesystem::path& folder);
 
 // Experts whose weights files have in one tensor.
 std::vector<checkpoint::ExpertStack> expert_stacks(models::Model& model);

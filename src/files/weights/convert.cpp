@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "files/weights/convert.h"
 
+#include <cpuid.h>
 #include <immintrin.h>
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "base/error.h"
 
@@ -31,12 +34,44 @@ void cast_to_f32(const void* in, float* out, int64_t count) {
   for (int64_t i = 0; i < count; ++i) store(out, i, static_cast<float>(load<T>(in, i)));
 }
 
+// The OCP 8-bit floating point specification (2023): E4M3 has no infinities, and NaN where all bits
+// but the sign are 1; E5M2 is as IEEE's formats, the upper half of a float16.
+float e4m3_to_float(uint8_t bits) {
+  const int exponent = bits >> 3 & 15, fraction = bits & 7;
+  const float sign = bits & 0x80 ? -1.f : 1.f;
+  if (exponent == 15 && fraction == 7) return std::numeric_limits<float>::quiet_NaN();
+  if (exponent == 0) return sign * std::ldexp(static_cast<float>(fraction), -9);
+  return sign * std::ldexp(static_cast<float>(8 + fraction), exponent - 10);
+}
+
+float e5m2_to_float(uint8_t bits) { return half_to_float(static_cast<uint16_t>(bits << 8)); }
+
+// Microscaling Formats 1.0: 2^(bits - 127), and NaN.
+float e8m0_to_float(uint8_t bits) {
+  return bits == 255 ? std::numeric_limits<float>::quiet_NaN() : std::ldexp(1.f, bits - 127);
+}
+
+template <float (*Value)(uint8_t)>
+void f8_to_f32(const void* in, float* out, int64_t count) {
+  static const std::array<float, 256> kValues = [] {
+    std::array<float, 256> values;
+    for (size_t bits = 0; bits < values.size(); ++bits)
+      values[bits] = Value(static_cast<uint8_t>(bits));
+    return values;
+  }();
+  for (int64_t i = 0; i < count; ++i) store(out, i, kValues[load<uint8_t>(in, i)]);
+}
+
 void bool_to_f32(const void* in, float* out, int64_t count) {
   for (int64_t i = 0; i < count; ++i) store(out, i, load<uint8_t>(in, i) != 0 ? 1.0f : 0.0f);
 }
 
 const bool kHasAvx2 = __builtin_cpu_supports("avx2") != 0;
-const bool kHasF16C = kHasAvx2 && __builtin_cpu_supports("f16c");
+// The builtin above knows this name in some compilers only.
+const bool kHasF16C = [] {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return kHasAvx2 && __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}();
 
 // Both convert whole groups of eight and return the number of elements converted.
 [[gnu::target("avx2,f16c")]] int64_t f16_to_f32_by_eight(const void* in, void* out, int64_t count) {
@@ -142,6 +177,12 @@ void to_f32(DType from, const void* in, float* out, int64_t count) {
       return cast_to_f32<uint8_t>(in, out, count);
     case DType::Bool:
       return bool_to_f32(in, out, count);
+    case DType::F8E4M3:
+      return f8_to_f32<e4m3_to_float>(in, out, count);
+    case DType::F8E5M2:
+      return f8_to_f32<e5m2_to_float>(in, out, count);
+    case DType::F8E8M0:
+      return f8_to_f32<e8m0_to_float>(in, out, count);
     default:
       return dequantize(from, in, out, count);
   }

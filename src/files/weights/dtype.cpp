@@ -13,13 +13,13 @@ namespace snug::files {
 namespace {
 
 // In the order of the enum.
-constexpr std::array<DTypeLayout, 21> kLayouts = {{
+constexpr std::array<DTypeLayout, 24> kLayouts = {{
     {"F64", 1, 8},      {"F32", 1, 4},      {"F16", 1, 2},      {"BF16", 1, 2},
     {"I64", 1, 8},      {"I32", 1, 4},      {"I16", 1, 2},      {"I8", 1, 1},
-    {"U8", 1, 1},       {"BOOL", 1, 1},     {"Q4_0", 32, 18},   {"Q4_1", 32, 20},
-    {"Q5_0", 32, 22},   {"Q5_1", 32, 24},   {"Q8_0", 32, 34},   {"Q2_K", 256, 84},
-    {"Q3_K", 256, 110}, {"Q4_K", 256, 144}, {"Q5_K", 256, 176}, {"Q6_K", 256, 210},
-    {"MXFP4", 32, 17},
+    {"U8", 1, 1},       {"BOOL", 1, 1},     {"F8_E4M3", 1, 1},  {"F8_E5M2", 1, 1},
+    {"F8_E8M0", 1, 1},  {"Q4_0", 32, 18},   {"Q4_1", 32, 20},   {"Q5_0", 32, 22},
+    {"Q5_1", 32, 24},   {"Q8_0", 32, 34},   {"Q2_K", 256, 84},  {"Q3_K", 256, 110},
+    {"Q4_K", 256, 144}, {"Q5_K", 256, 176}, {"Q6_K", 256, 210}, {"MXFP4", 32, 17},
 }};
 static_assert(kLayouts.size() == static_cast<size_t>(DType::MXFP4) + 1);
 
@@ -31,7 +31,7 @@ const char* name(DType type) { return layout(type).name; }
 
 bool is_quantized(DType type) { return type >= DType::Q4_0; }
 
-bool is_floating(DType type) { return type <= DType::BF16 || is_quantized(type); }
+bool is_floating(DType type) { return type <= DType::BF16 || type >= DType::F8E4M3; }
 
 int64_t bytes_for(DType type, int64_t elements) {
   const DTypeLayout& block = layout(type);

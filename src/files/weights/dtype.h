@@ -21,6 +21,9 @@ enum class DType : uint8_t {
   I8,
   U8,
   Bool,
+  F8E4M3,
+  F8E5M2,
+  F8E8M0,  // powers of two: scales
   Q4_0,
   Q4_1,
   Q5_0,
@@ -43,7 +46,7 @@ struct DTypeLayout {
 const DTypeLayout& layout(DType type);
 const char* name(DType type);  // "BF16", "Q4_K"
 bool is_quantized(DType type);
-bool is_floating(DType type);  // F64, F32, F16, BF16 and the quantized ones
+bool is_floating(DType type);  // F64, F32, F16, BF16, F8 and the quantized ones
 
 // Bytes of `elements` numbers. Throws UserError on overflow, a negative count or an incomplete
 // block.

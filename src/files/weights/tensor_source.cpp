@@ -95,6 +95,27 @@ void read_strided(const TensorInfo& tensor, const std::byte* start,
   }
 }
 
+// Works out whole rows, so many at once that scales which rows share are looked up seldom.
+void read_packed(const PackedValues& values, const TensorInfo& tensor, DType target, std::byte* out,
+                 int64_t begin, int64_t count) {
+  constexpr int64_t kAtOnce = int64_t{1} << 16;
+  const int64_t cols = tensor.shape.back();
+  const int64_t end = begin + count, most = std::max<int64_t>(1, kAtOnce / cols);
+  std::vector<float> rows;
+  std::vector<std::byte> rounded;
+  for (int64_t row = begin / cols; row * cols < end; row += most) {
+    const int64_t num_rows = std::min(most, (end + cols - 1) / cols - row);
+    rows.resize(static_cast<size_t>(num_rows * cols));
+    values.read_rows(row, num_rows, rows.data());
+    const int64_t from = std::max(begin, row * cols), to = std::min(end, (row + num_rows) * cols);
+    const float* wanted = rows.data() + (from - row * cols);
+    rounded.resize(static_cast<size_t>(bytes_for(tensor.dtype, to - from)));
+    convert(DType::F32, wanted, tensor.dtype, rounded.data(), to - from);
+    convert(tensor.dtype, rounded.data(), target, out, to - from);
+    out = advance(out, target, to - from);
+  }
+}
+
 // The bytes from a tensor's first element to its last, holes included.
 size_t extent_bytes(const TensorInfo& tensor, const std::vector<int64_t>& strides) {
   if (strides.empty() || tensor.nbytes == 0) return static_cast<size_t>(tensor.nbytes);
@@ -123,14 +144,19 @@ TensorSource::TensorSource(std::string label, std::vector<MappedFile> files,
     infos_.push_back(std::move(tensor.info));
     placements_.push_back({tensor.file, tensor.offset, std::move(tensor.strides)});
   }
-  for (size_t i = 0; i < infos_.size(); ++i)
-    if (!index_of_.emplace(infos_[i].name, i).second)
-      throw UserError("{}: tensor \"{}\" occurs twice; the file is damaged, fetch it again", label_,
-                      printable(infos_[i].name));
+  index();
   for (size_t i = 0; i < files_.size(); ++i) {
     checks_.push_back(compare == Compare::Yes ? find_check(files_[i].path()) : nullptr);
     check_size_and_header(i);
   }
+}
+
+void TensorSource::index() {
+  index_of_.clear();
+  for (size_t i = 0; i < infos_.size(); ++i)
+    if (!index_of_.emplace(infos_[i].name, i).second)
+      throw UserError("{}: tensor \"{}\" occurs twice; the file is damaged, fetch it again", label_,
+                      printable(infos_[i].name));
 }
 
 // The header lies before the first tensor; in a .pth also behind the last, where the zip's own
@@ -150,13 +176,61 @@ void TensorSource::check_size_and_header(size_t file) const {
   if (check->find_damage(mapped.bytes(), 0, header)) throw damaged(mapped, "its header");
 }
 
-void TensorSource::check(const TensorInfo& tensor, const Placement& where, size_t begin,
-                         size_t end) const {
-  const MappedFile& mapped = files_[where.file];
-  FileCheck* check = checks_[where.file].get();
+void TensorSource::check(const TensorInfo& tensor, const Extent& bytes) const {
+  const MappedFile& mapped = files_[bytes.file];
+  FileCheck* check = checks_[bytes.file].get();
   if (check == nullptr) return;
-  if (check->find_damage(mapped.bytes(), where.offset + begin, where.offset + end))
+  if (check->find_damage(mapped.bytes(), bytes.begin, bytes.end))
     throw damaged(mapped, fmt::format("\"{}\" or its neighbours", tensor.name));
+}
+
+std::vector<TensorSource::Extent> TensorSource::extents(const TensorInfo& tensor,
+                                                        const Placement& where) const {
+  if (where.joined != nullptr) return where.joined->parts;
+  return {{where.file, where.offset, where.offset + extent_bytes(tensor, where.strides)}};
+}
+
+PackedPart TensorSource::part(const TensorInfo& tensor) const {
+  const Placement& where = placement(tensor);
+  if (!where.strides.empty())
+    throw UserError("{}: the rows of \"{}\" do not lie one after another; save the model anew",
+                    label_, printable(tensor.name));
+  return {tensor, start(where)};
+}
+
+const PackedValues* TensorSource::packed(const TensorInfo& tensor) const {
+  const Placement& where = placement(tensor);
+  return where.joined == nullptr ? nullptr : where.joined->values.get();
+}
+
+void TensorSource::join(std::vector<JoinedTensor> joined, const std::set<std::string>& dropped) {
+  std::set<std::string_view> gone(dropped.begin(), dropped.end());
+  std::vector<TensorInfo> infos;
+  std::vector<Placement> placements;
+  for (JoinedTensor& one : joined) {
+    std::vector<Extent> parts;
+    one.info.nbytes = 0;
+    for (const std::string& name : one.parts) {
+      const TensorInfo* info = find(name);
+      SNUG_CHECK(info != nullptr, "{} has no tensor \"{}\"", label_, name);
+      for (const Extent& extent : extents(*info, placement(*info))) parts.push_back(extent);
+      one.info.nbytes += info->nbytes;
+      gone.insert(name);
+    }
+    const Extent& codes = parts.front();
+    placements.push_back({codes.file, codes.begin, {}});
+    placements.back().joined =
+        std::make_shared<const Joined>(Joined{std::move(one.values), std::move(parts)});
+    infos.push_back(std::move(one.info));
+  }
+  for (size_t i = 0; i < infos_.size(); ++i) {
+    if (gone.contains(infos_[i].name)) continue;
+    infos.push_back(infos_[i]);
+    placements.push_back(placements_[i]);
+  }
+  infos_ = std::move(infos);
+  placements_ = std::move(placements);
+  index();
 }
 
 const TensorInfo* TensorSource::find(std::string_view name) const {
@@ -226,8 +300,9 @@ void TensorSource::read(const TensorInfo& tensor, DType target, void* out, int64
   SNUG_CHECK(begin >= 0 && count >= 0 && count <= elements && begin <= elements - count,
              "elements {} to {} of \"{}\", which has {}", begin, begin + count, tensor.name,
              elements);
-  SNUG_CHECK(can_convert(tensor.dtype, target), "\"{}\" is {} and cannot be converted to {}",
-             tensor.name, name(tensor.dtype), name(target));
+  SNUG_CHECK(
+      can_convert(tensor.dtype, target) && (where.joined == nullptr || !is_quantized(target)),
+      "\"{}\" is {} and cannot be converted to {}", tensor.name, name(tensor.dtype), name(target));
   SNUG_CHECK(begin % block == 0 && count % block == 0, "\"{}\" must be read in whole blocks",
              tensor.name);
   if (where.mean != nullptr && begin + count > where.mean->stored_elements) {
@@ -236,14 +311,16 @@ void TensorSource::read(const TensorInfo& tensor, DType target, void* out, int64
     return read_mean_rows(tensor, *where.mean, target, advance(out, target, stored), begin + stored,
                           count - stored);
   }
-  if (where.strides.empty() && count > 0) {
+  if (where.strides.empty() && count > 0 && where.joined == nullptr) {
     const int64_t whole = layout(tensor.dtype).block_elements;
     const int64_t stored = where.mean != nullptr ? where.mean->stored_elements : elements;
     const int64_t end = std::min(stored, (begin + count + whole - 1) / whole * whole);
-    check(tensor, where, static_cast<size_t>(bytes_for(tensor.dtype, begin / whole * whole)),
-          static_cast<size_t>(bytes_for(tensor.dtype, end)));
+    const auto at = [&](int64_t element) {
+      return where.offset + static_cast<size_t>(bytes_for(tensor.dtype, element));
+    };
+    check(tensor, {where.file, at(begin / whole * whole), at(end)});
   } else {
-    check(tensor, where, 0, extent_bytes(tensor, where.strides));
+    verify(tensor);
   }
   const int64_t processors = std::max<int64_t>(std::thread::hardware_concurrency(), 1);
   const int64_t threads =
@@ -262,7 +339,9 @@ void TensorSource::read(const TensorInfo& tensor, DType target, void* out, int64
 void TensorSource::read_span(const TensorInfo& tensor, const Placement& where, DType target,
                              std::byte* out, int64_t begin, int64_t count) const {
   if (count == 0) return;
-  if (!where.strides.empty())
+  if (where.joined != nullptr)
+    read_packed(*where.joined->values, tensor, target, out, begin, count);
+  else if (!where.strides.empty())
     read_strided(tensor, start(where), where.strides, target, out, begin, count);
   else if (is_quantized(tensor.dtype) && target != tensor.dtype)
     read_blocks(tensor.dtype, start(where), target, out, begin, count);
@@ -271,26 +350,33 @@ void TensorSource::read_span(const TensorInfo& tensor, const Placement& where, D
 }
 
 std::span<const std::byte> TensorSource::raw(const TensorInfo& tensor) const {
-  return placement(tensor).mean != nullptr ? std::span<const std::byte>() : stored(tensor);
+  const Placement& where = placement(tensor);
+  const bool is_made = where.mean != nullptr || where.joined != nullptr;
+  return is_made ? std::span<const std::byte>() : stored(tensor);
 }
 
 std::span<const std::byte> TensorSource::stored(const TensorInfo& tensor) const {
   const Placement& where = placement(tensor);
   if (!where.strides.empty() || tensor.nbytes == 0) return {};
-  check(tensor, where, 0, static_cast<size_t>(tensor.nbytes));
-  return {start(where), static_cast<size_t>(tensor.nbytes)};
+  const Extent bytes = extents(tensor, where).front();
+  check(tensor, bytes);
+  return {start(where), bytes.end - bytes.begin};
+}
+
+void TensorSource::verify(const TensorInfo& tensor) const {
+  for (const Extent& extent : extents(tensor, placement(tensor))) check(tensor, extent);
 }
 
 void TensorSource::release(const TensorInfo& tensor) const {
-  const Placement& where = placement(tensor);
-  files_[where.file].release(where.offset, extent_bytes(tensor, where.strides));
+  for (const auto& [file, begin, end] : extents(tensor, placement(tensor)))
+    files_[file].release(begin, end - begin);
 }
 
 void TensorSource::expect(const std::vector<const TensorInfo*>& order) {
   std::vector<std::span<const std::byte>> bytes;
   for (const TensorInfo* tensor : order) {
-    const Placement& where = placement(*tensor);
-    bytes.emplace_back(start(where), extent_bytes(*tensor, where.strides));
+    for (const auto& [file, begin, end] : extents(*tensor, placement(*tensor)))
+      bytes.push_back(files_[file].bytes().subspan(begin, end - begin));
   }
   ahead_ = std::make_unique<ReadAhead>(std::move(bytes));
 }
@@ -308,9 +394,10 @@ int64_t TensorSource::total_bytes() const {
 std::vector<std::string> TensorSource::names_between(size_t begin, size_t end) const {
   std::vector<std::string> names;
   for (size_t i = 0; i < infos_.size(); ++i) {
-    const Placement& where = placements_[i];
-    const size_t last = where.offset + extent_bytes(infos_[i], where.strides);
-    if (where.file == 0 && where.offset < end && last > begin) names.push_back(infos_[i].name);
+    const std::vector<Extent> own = extents(infos_[i], placements_[i]);
+    const bool is_hit = std::ranges::any_of(
+        own, [&](const Extent& e) { return e.file == 0 && e.begin < end && e.end > begin; });
+    if (is_hit) names.push_back(infos_[i].name);
   }
   return names;
 }

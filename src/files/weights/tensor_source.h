@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,6 +18,7 @@
 #include "base/files.h"
 #include "files/checksums.h"
 #include "files/weights/dtype.h"
+#include "files/weights/packed/packed_values.h"
 #include "files/weights/read_ahead.h"
 
 namespace snug::files {
@@ -29,7 +31,14 @@ struct PlacedTensor {
   std::vector<int64_t> strides;  // in elements; empty when row-major without gaps
 };
 
-// Read-only. Thread-safe except expect() and read_ahead().
+// A matrix whose values are in several tensors.
+struct JoinedTensor {
+  TensorInfo info;                 // dtype: to which values are rounded; nbytes becomes the parts'
+  std::vector<std::string> parts;  // names of the tensors, that of the codes first
+  std::shared_ptr<const PackedValues> values;
+};
+
+// Read-only. Thread-safe except join(), expect() and read_ahead().
 class TensorSource {
  public:
   // `label`: the file or folder name for describe() and errors.
@@ -54,11 +63,23 @@ class TensorSource {
   // tensor.
   void add_mean_rows(const TensorInfo& tensor, int64_t rows);
 
-  // The bytes as stored; empty when the tensor is strided (a .pth may hold transposed views) or has
-  // more rows than its file.
+  // Puts each of these in the place of its parts, and takes the `dropped` ones out. Pointers to
+  // infos that tensors() and find() gave before are no longer valid.
+  void join(std::vector<JoinedTensor> joined, const std::set<std::string>& dropped);
+  // A tensor for PackedValues, which must not outlive the source; throws UserError if it is
+  // strided.
+  PackedPart part(const TensorInfo& tensor) const;
+  // What join() was given for it; null for a tensor of the file.
+  const PackedValues* packed(const TensorInfo& tensor) const;
+
+  // The bytes as stored; empty when the tensor is strided (a .pth may hold transposed views), has
+  // more rows than its file, or is joined.
   std::span<const std::byte> raw(const TensorInfo& tensor) const;
-  // The same of the rows in its file alone.
+  // The same of the rows in its file alone; of a joined tensor its codes.
   std::span<const std::byte> stored(const TensorInfo& tensor) const;
+  // Throws UserError if the folder has checksums and the tensor's bytes are not as they were
+  // written.
+  void verify(const TensorInfo& tensor) const;
   // Releases the tensor's pages, so that they leave the resident set.
   void release(const TensorInfo& tensor) const;
 
@@ -87,18 +108,29 @@ class TensorSource {
     std::once_flag once;
     std::vector<float> values;  // found when they are first read
   };
+  struct Extent {
+    size_t file, begin, end;
+  };
+  struct Joined {
+    std::shared_ptr<const PackedValues> values;
+    std::vector<Extent> parts;
+  };
   struct Placement {
     size_t file;
     size_t offset;
     std::vector<int64_t> strides;
-    std::shared_ptr<MeanRow> mean = nullptr;  // of which rows behind the stored ones consist
+    std::shared_ptr<MeanRow> mean = nullptr;         // of which rows behind the stored ones consist
+    std::shared_ptr<const Joined> joined = nullptr;  // the rest is then its first part's
   };
+  // Where the tensor's bytes are, holes included.
+  std::vector<Extent> extents(const TensorInfo& tensor, const Placement& where) const;
   const Placement& placement(const TensorInfo& tensor) const;
   const std::byte* start(const Placement& where) const;
   void read_mean_rows(const TensorInfo& tensor, MeanRow& mean, DType target, std::byte* out,
                       int64_t begin, int64_t count) const;
   void check_size_and_header(size_t file) const;
-  void check(const TensorInfo& tensor, const Placement& where, size_t begin, size_t end) const;
+  void check(const TensorInfo& tensor, const Extent& bytes) const;
+  void index();
   void read_span(const TensorInfo& tensor, const Placement& where, DType target, std::byte* out,
                  int64_t begin, int64_t count) const;
 

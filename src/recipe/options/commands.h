@@ -95,7 +95,7 @@ struct BeamOptions {
 struct GenerateOptions {
   std::string checkpoint_dir;
   std::vector<std::string> adapters;  // adapter folders; each answers in turn
-  std::string quantize;               // weights in 4 or 8 bits; empty = as they are
+  std::string quantize = "auto";      // weights in 4 or 8 bits; auto = as they are stored
   std::vector<std::string> images;    // files of pictures
   std::optional<std::string> prompt;  // empty = standard input
   std::string prompts;                // file of many; empty = one prompt
@@ -126,7 +126,7 @@ struct CaptionOptions {
   std::optional<int64_t> limit;        // at most this many; empty = all
   bool score = false;                  // compare with the reference captions
   std::string adapter;                 // a folder; empty = none
-  std::string quantize;                // weights in 4 or 8 bits; empty = as they are
+  std::string quantize = "auto";       // weights in 4 or 8 bits; auto = as they are stored
   std::string prompt;
   int64_t max_new_tokens = 30;
   double temperature = 0;
@@ -148,8 +148,8 @@ struct CaptionOptions {
 
 struct EvaluateOptions {
   std::string checkpoint_dir;
-  std::string adapter;   // a folder; empty = none
-  std::string quantize;  // weights in 4 or 8 bits; empty = as they are
+  std::string adapter;            // a folder; empty = none
+  std::string quantize = "auto";  // weights in 4 or 8 bits; auto = as they are stored
   DataOptions data;
   bool mask_prompt_given = false;  // else as in training
   std::string split = "all";       // all | train | val

@@ -755,7 +755,10 @@ std::vector<Row> lora_rows(Recipe& r) {
        .max = 1e6},
       {.key = "quantize",
        .slot = &r.quantize,
-       .help = "store the frozen weights of linear layers in 4 or 8 bits (QLoRA)",
+       .help =
+           "store the frozen weights of linear layers in 4 or 8 bits (QLoRA); those of a folder "
+           "that bitsandbytes quantized are as they are stored unless this is given (none: 16 "
+           "bits)",
        .choices = choices_of<Quantize>(),
        .aliases = {"use_qlora"},
        .rewordings = {{"use_qlora", "true", "bnb.nf4"}, {"use_qlora", "false", ""}},

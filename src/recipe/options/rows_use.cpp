@@ -54,7 +54,15 @@ Row precision_row(std::string& slot) {
 }
 
 constexpr std::string_view kQuantizeHelp =
-    "store the weights of linear layers in 4 or 8 bits: takes less memory, and matches a QLoRA run";
+    "store the weights of linear layers in 4 or 8 bits: takes less memory, and matches a QLoRA "
+    "run; "
+    "auto: as they are stored, none: as numbers of `precision`";
+
+Row own_quantize_row(std::string& slot) {
+  Row row = quantize_row(slot, kQuantizeHelp);
+  row.choices.insert(row.choices.begin(), {"auto", "none"});
+  return row;
+}
 
 template <class Options>
 std::vector<Row> sampling_rows(Options& o) {
@@ -161,7 +169,7 @@ std::vector<Row> generate_rows(GenerateOptions& o) {
       adapter_row(&o.adapters,
                   "directory of a PEFT or LitGPT adapter for the model; if given several times, "
                   "each adapter answers in turn with the model loaded once"),
-      quantize_row(o.quantize, kQuantizeHelp),
+      own_quantize_row(o.quantize),
       precision_row(o.precision),
       {.theme = kText,
        .key = "prompt",
@@ -232,7 +240,7 @@ std::vector<Row> caption_rows(CaptionOptions& o) {
        .kind = TextKind::File,
        .positional = true},
       adapter_row(&o.adapter, "directory of a PEFT or LitGPT adapter for the model"),
-      quantize_row(o.quantize, kQuantizeHelp),
+      own_quantize_row(o.quantize),
       precision_row(o.precision),
       {.theme = kPictures,
        .key = "prompt",
@@ -300,7 +308,7 @@ std::vector<Row> evaluate_rows(EvaluateOptions& o) {
   std::vector<Row> rows = {
       checkpoint_row(o.checkpoint_dir),
       adapter_row(&o.adapter, "directory of a PEFT or LitGPT adapter for the model"),
-      quantize_row(o.quantize, kQuantizeHelp),
+      own_quantize_row(o.quantize),
       precision_row(o.precision),
       {.theme = kEvaluation,
        .key = "split",

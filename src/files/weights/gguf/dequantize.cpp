@@ -92,7 +92,8 @@ struct Q8_0 {
   }
 };
 
-// exponent, 16 bytes as in Q4_0; the codes of mxfp4.h, doubled here and their scale halved.
+// exponent, 16 bytes as in Q4_0; the codes of packed/scaled.cpp, doubled here and their scale
+// halved.
 struct Mxfp4 {
   static constexpr int64_t kElements = 32, kBytes = 17;
   static constexpr int8_t kCodes[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};

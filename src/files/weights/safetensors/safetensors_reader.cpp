@@ -150,17 +150,17 @@ SafetensorsHeader parse_safetensors_header(std::string_view text, const std::str
 constexpr uint64_t kMaxHeaderBytes = 100'000'000;
 
 DType parse_dtype(const std::string& text) {
-  constexpr std::array kPlain = {DType::F64, DType::F32, DType::F16, DType::BF16, DType::I64,
-                                 DType::I32, DType::I16, DType::I8,  DType::U8,   DType::Bool};
+  constexpr std::array kPlain = {
+      DType::F64, DType::F32, DType::F16,  DType::BF16,   DType::I64,    DType::I32,   DType::I16,
+      DType::I8,  DType::U8,  DType::Bool, DType::F8E4M3, DType::F8E5M2, DType::F8E8M0};
   for (const DType type : kPlain)
     if (text == name(type)) return type;
   throw UserError(
-      "its type {} is not supported; supported are F64, F32, F16, BF16, I64, I32, I16, I8, U8 and "
-      "BOOL. {}",
-      printable(text, 20),
-      text.starts_with("F8_")
-          ? "Its scales are in other tensors; get the model's edition in bfloat16"
-          : "Convert the tensor to one of them first");
+      "its type {} is not supported; supported are F64, F32, F16, BF16, F8_E4M3, F8_E5M2, F8_E8M0, "
+      "I64, "
+      "I32, "
+      "I16, I8, U8 and BOOL. Convert the tensor to one of them first",
+      printable(text, 20));
 }
 
 // The header's bytes and the offset of the data.
