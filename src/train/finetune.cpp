@@ -292,9 +292,10 @@ void Finetune::open_data() {
                           dataset_.train_others.longest(), dataset_.validation_others.longest()});
   check_sample_options(dataset_, sample_options());
   log_->print(words_on_data());
-  const std::vector<report::SourceRecord> sources = use::source_records(dataset_);
+  std::vector<report::SourceRecord> sources = use::source_records(dataset_);
   if (!sources.empty()) log_->print(report::source_table({.sources = sources}));
-  log_->record().sources = sources;
+  // The record of a run that goes on keeps its own until the data are known to be the same.
+  if (!resume_) log_->record().sources = std::move(sources);
 }
 
 // --fit: techniques and micro-batch for the memory there is. The first process chooses for all,
@@ -466,6 +467,7 @@ void Finetune::ask_other_models() {
         "{} was written by a run on other data; resume with the same data options, or start over "
         "with --resume false",
         resume_->folder.string());
+  log_->record().sources = use::source_records(dataset_);
 }
 
 void Finetune::make_reference() {
