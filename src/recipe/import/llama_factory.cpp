@@ -7,6 +7,7 @@
 
 #include "base/files.h"
 #include "base/text.h"
+#include "recipe/data_sources.h"
 #include "recipe/import/programs.h"
 #include "recipe/import/shared.h"
 #include "recipe/numbers.h"
@@ -234,7 +235,9 @@ void check_entry(Draft& draft, const YamlNode& entry, const std::string& name) {
   const auto refuse = [&](std::string_view what, std::string_view why) {
     draft.refuse("dataset", "data", fmt::format("{}: {}; {}", name, what, why));
   };
+  const bool is_of_hub = text_in(entry, "file_name").empty() && names_hub_set(text_in(entry, "hf_hub_url"));
   for (const EntryKey& known : kEntryKeys) {
+    if (is_of_hub && (known.key == "split" || known.key == "subset")) continue;
     const YamlNode* value = find_at(entry, known.key);
     if (value == nullptr || value->kind == YamlNode::Kind::Null) continue;
     if (std::ranges::count(words_of(known.usual), value->text) == 0)
@@ -313,6 +316,7 @@ DataKeys named_dataset(Draft& draft, const std::string& name) {
                 file.empty() ? text_in(*entry, "hf_hub_url")
                              : (std::filesystem::path(info).parent_path() / file).string(),
                 "dataset");
+  add_split(keys, text_in(*entry, "split"), text_in(*entry, "subset"));
   if (!keys.empty()) add_max_samples(draft, keys, text_in(*entry, "num_samples"));
   return keys;
 }
