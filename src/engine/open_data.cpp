@@ -265,6 +265,28 @@ std::vector<std::string> patterns_for(const fs::path& folder, const data::Datase
 
 }  // namespace
 
+namespace {
+
+// Whether all files of what is read belong to the last download that ended, of whatever revision: a
+// part of a split that was cut off does not.
+bool has_rows(const fs::path& folder, const data::DatasetOptions& options) {
+  const std::vector<fs::path> whole = hub::downloaded_files(folder);
+  if (whole.empty()) return false;
+  try {
+    for (const std::string& split : {options.split, options.val_split}) {
+      if (split.empty()) continue;
+      for (const fs::path& file : data::hugging_face_files(
+               {.path = folder, .split = split, .subset = options.subset}))
+        if (std::ranges::find(whole, file) == whole.end()) return false;
+    }
+  } catch (const UserError&) {
+    return false;  // the files that are there say no such split, or not which
+  }
+  return true;
+}
+
+}  // namespace
+
 void fetch_hub_set(const data::DatasetOptions& options, const std::string& access_token) {
   const std::string name = options.path.string();
   if (options.name != "HFDataset" || !recipe::names_hub_set(name)) return;
@@ -274,7 +296,7 @@ void fetch_hub_set(const data::DatasetOptions& options, const std::string& acces
   std::error_code ignored;
   // What somebody else put there is taken as it is.
   if (fs::exists(folder, ignored) && !fs::exists(folder / hub::kManifestName, ignored)) return;
-  if (hub::is_downloaded(asked)) return;
+  if (has_rows(folder, options)) return;
   const Turn turn(folder);
   const auto fetch = [&](std::vector<std::string> patterns) {
     asked.patterns = std::move(patterns);
@@ -292,8 +314,8 @@ void fetch_hub_set(const data::DatasetOptions& options, const std::string& acces
     line.end();
     return true;
   };
-  asked.patterns = patterns_for(folder, options);
-  if (hub::is_downloaded(asked)) return;
+  if (has_rows(folder, options)) return;  // which another process has fetched meanwhile
+  patterns_for(folder, options);          // what a README.md that is here says is no word for a hub
   fetch({"README.md", ".gitattributes"});  // one of them is there, and the first says which files
   if (!fetch(patterns_for(folder, options))) return;
   const std::string licence = data::read_dataset_card(folder / "README.md").licence;

@@ -194,4 +194,10 @@ bool is_downloaded(const DownloadOptions& options) {
   return Manifest(options.directory).earlier_download(options).has_value();
 }
 
+std::vector<std::filesystem::path> downloaded_files(const std::filesystem::path& directory) {
+  std::vector<std::filesystem::path> files;
+  for (const std::string& path : Manifest(directory).last_download()) files.push_back(directory / path);
+  return files;
+}
+
 }  // namespace snug::hub

@@ -214,12 +214,17 @@ void Manifest::save() const {
 
 std::optional<std::vector<std::string>> Manifest::earlier_download(
     const DownloadOptions& options) const {
-  if (paths_.empty() || request_ != request_of(options)) return std::nullopt;
-  for (const std::string& path : paths_) {
+  const std::vector<std::string> paths = last_download();
+  if (paths.empty() || request_ != request_of(options)) return std::nullopt;
+  return paths;
+}
+
+std::vector<std::string> Manifest::last_download() const {
+  const bool is_whole = std::ranges::all_of(paths_, [&](const std::string& path) {
     const auto it = entries_.find(path);
-    if (it == entries_.end() || !unchanged(path, it->second)) return std::nullopt;
-  }
-  return paths_;
+    return it != entries_.end() && unchanged(path, it->second);
+  });
+  return is_whole ? paths_ : std::vector<std::string>();
 }
 
 namespace {

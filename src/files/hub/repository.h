@@ -60,6 +60,8 @@ class Manifest {
 
   // The files of a complete download with the same options, if they are all still there unchanged.
   std::optional<std::vector<std::string>> earlier_download(const DownloadOptions& options) const;
+  // Those of the last complete download, whatever its options; empty if one is not there unchanged.
+  std::vector<std::string> last_download() const;
 
  private:
   struct Entry {
