@@ -88,10 +88,10 @@ def read_report(path):
 def read_source(path):
     """{kernel: Source} of a file and the headers beside it that it includes."""
     text = path.read_text()
-    all_headers = "".join(header.read_text() for header in SOURCES.glob("*.*h"))
+    all_headers = "".join(header.read_text() for header in SOURCES.rglob("*.*h"))
     constants = dict(re.findall(r"constexpr (?:int|int64_t|unsigned) (k\w+) = (\d+);", all_headers + text))
     moved = dict(re.findall(r"^//   (\w+): (.+)$", text, re.M))
-    text += "".join((SOURCES / name).read_text() for name in re.findall(r'"core/kernels/cuda/(\w+\.cuh)"', text))
+    text += "".join((SOURCES / name).read_text() for name in re.findall(r'"core/kernels/cuda/([\w/]+\.cuh)"', text))
     kernels = {}
     for bounds, name in re.findall(r"__global__ void(?: __launch_bounds__\((\w+)\))?\s+(\w+)\(", text):
         body = text.split(f" {name}(", 1)[1].split("\n}", 1)[0]
@@ -181,13 +181,14 @@ def main():
     parser.add_argument("--write", action="store_true", help="write the table into docs/benchmarks.md")
     args = parser.parse_args()
     folder = args.build / "src" / "core" / "kernels" / "CMakeFiles" / "snug_kernels_cuda.dir" / "cuda"
-    paths = {path.stem: folder / f"{path.name}.o.ptxas" for path in sorted(SOURCES.glob("*.cu"))}
+    files = {path.stem: path for path in sorted(SOURCES.rglob("*.cu"), key=lambda path: path.name)}
+    paths = {name: folder / f"{path.relative_to(SOURCES)}.o.ptxas" for name, path in files.items()}
     if not paths:
         sys.exit(f"no kernels in {SOURCES}")
     missing = [str(path) for path in paths.values() if not path.exists()]
     if missing:
         sys.exit(f"not there: {', '.join(missing)}; build the target snug_kernels_cuda")
-    sources = {name: read_source(SOURCES / f"{name}.cu") for name in paths}
+    sources = {name: read_source(path) for name, path in files.items()}
     compiled = [one for path in paths.values() for one in read_report(path)]
     if faults := check(compiled, sources):
         sys.exit("\n".join(faults))

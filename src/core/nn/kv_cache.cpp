@@ -56,14 +56,21 @@ void KvCache::append(int64_t layer, const at::Tensor& k, const at::Tensor& v) {
 
 void KvCache::select(const std::vector<int64_t>& from) {
   num_sequences_ = std::ssize(from);
-  if (keys_.empty()) return;
   const memory::CategoryGuard category(memory::Category::Activations);
-  const at::Tensor index = at::tensor(from, at::kLong).to(keys_.back().device());
-  for (std::vector<at::Tensor>* all : {&keys_, &values_})
-    for (at::Tensor& tensor : *all)  // those of other pipeline stages' layers are undefined
-      if (tensor.defined()) tensor = tensor.index_select(0, index);
+  at::Tensor index = at::tensor(from, at::kLong);
+  for (std::vector<at::Tensor>* all : {&keys_, &values_, &recent_})
+    for (at::Tensor& tensor : *all)
+      if (tensor.defined()) {
+        index = index.to(tensor.device());
+        tensor = tensor.index_select(0, index);
+      }
   for (SourceKeys& source : sources_)
     if (source.keys.defined()) source = select_of(source, from);
+}
+
+at::Tensor& KvCache::recent(int64_t layer) {
+  recent_.resize(std::max(recent_.size(), static_cast<size_t>(layer) + 1));
+  return recent_[static_cast<size_t>(layer)];
 }
 
 void KvCache::keep_source(int64_t layer, SourceKeys source) {

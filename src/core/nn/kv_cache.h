@@ -1,6 +1,6 @@
 // The key-value cache of a generation: keys and values of all tokens so far, one pair of tensors
 // per attention layer, for S sequences of equal length (pictures captioned together, or the beams
-// of a search).
+// of a search); and what layers of other kinds keep of those tokens.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -43,12 +43,15 @@ class KvCache {
   int64_t length() const { return length_; }  // tokens per sequence
   int64_t capacity() const { return capacity_; }
 
+  // (S, rows, features): the last inputs of a short convolution, which it sets itself.
+  at::Tensor& recent(int64_t layer);
+
   void keep_source(int64_t layer, SourceKeys source);
   // Null before keep_source().
   const SourceKeys* source(int64_t layer) const;
 
  private:
-  std::vector<at::Tensor> keys_, values_;
+  std::vector<at::Tensor> keys_, values_, recent_;  // undefined for layers that have none
   std::vector<SourceKeys> sources_;
   int64_t num_sequences_;
   int64_t length_ = 0;

@@ -22,8 +22,6 @@ __device__ ValueAndSlope relu(float x) {
   return {x < 0.f ? 0.f : x, x != x ? x : x > 0.f ? 1.f : 0.f};
 }
 
-__device__ float logistic(float x) { return 1.f / (1.f + expf(-x)); }
-
 // s = logistic(x); 1 - s is logistic(-x), without that difference's cancellation.
 __device__ ValueAndSlope silu(float x) {
   const float s = logistic(x);

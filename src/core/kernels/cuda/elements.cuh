@@ -130,6 +130,8 @@ __device__ inline V reduce_block(V value, V neutral, Operation operation) {
   return value;
 }
 
+__device__ inline float logistic(float x) { return 1.f / (1.f + expf(-x)); }
+
 // A sum of exp(x - from) moved to another maximum; an empty one (from -infinity) stays 0.
 __device__ inline float moved(float sum, float from, float to) {
   return from == to ? sum : from == -INFINITY ? 0.f : sum * expf(from - to);

@@ -15,6 +15,7 @@
 #include "core/kernels/pictures.h"
 #include "core/kernels/rms_norm.h"
 #include "core/kernels/rope.h"
+#include "core/kernels/short_conv.h"
 #include "core/kernels/sum_of_rows.h"
 
 namespace snug::kernels::cuda {
@@ -87,6 +88,12 @@ void rms_norm_backward(const RmsNormBackward& args, void* workspace, cudaStream_
 
 // Positions lie in device memory and are trusted to be inside the table.
 void rope_apply(const RopeApply& args, cudaStream_t stream);
+
+void short_conv_forward(const ShortConvForward& args, cudaStream_t stream);
+
+// Scratch for the shares of `sums` gradients of each feature: of its taps, of its bias.
+int64_t short_conv_backward_workspace_bytes(int64_t features, int64_t sums);
+void short_conv_backward(const ShortConvBackward& args, void* workspace, cudaStream_t stream);
 
 void sum_of_rows(const SumOfRows& args, cudaStream_t stream);
 

@@ -9,7 +9,7 @@
 #include <cuda_runtime_api.h>
 
 #include "core/kernels/cuda/operators.h"
-#include "core/kernels/cuda/optimizers.h"
+#include "core/kernels/cuda/optimizers/optimizers.h"
 #include "core/ops/device/kernel_work.h"
 
 namespace snug::ops::cuda {
@@ -148,6 +148,18 @@ void layer_norm_backward(const kernels::LayerNormBackward& args, void* workspace
 
 void rope_apply(const kernels::RopeApply& args) {
   if (!noted(args)) device::rope_apply(args, stream(__func__));
+}
+
+void short_conv_forward(const kernels::ShortConvForward& args) {
+  if (!noted(args)) device::short_conv_forward(args, stream(__func__));
+}
+
+int64_t short_conv_backward_workspace_bytes(int64_t features, int64_t sums) {
+  return device::short_conv_backward_workspace_bytes(features, sums);
+}
+
+void short_conv_backward(const kernels::ShortConvBackward& args, void* workspace) {
+  if (!noted(args)) device::short_conv_backward(args, workspace, stream(__func__));
 }
 
 void sum_of_rows(const kernels::SumOfRows& args) {

@@ -19,6 +19,7 @@
 #include "core/kernels/pictures.h"
 #include "core/kernels/rms_norm.h"
 #include "core/kernels/rope.h"
+#include "core/kernels/short_conv.h"
 #include "core/kernels/sum_of_rows.h"
 
 namespace snug::ops::cuda {
@@ -33,6 +34,11 @@ int64_t layer_norm_backward_workspace_bytes(int64_t dim, int gradients);
 void layer_norm_backward(const kernels::LayerNormBackward& args, void* workspace);
 
 void rope_apply(const kernels::RopeApply& args);
+
+void short_conv_forward(const kernels::ShortConvForward& args);
+// `sums`: gradients needed of each feature, those of its taps and of its bias.
+int64_t short_conv_backward_workspace_bytes(int64_t features, int64_t sums);
+void short_conv_backward(const kernels::ShortConvBackward& args, void* workspace);
 
 void sum_of_rows(const kernels::SumOfRows& args);
 

@@ -40,6 +40,13 @@ void layer_norm_backward(const kernels::LayerNormBackward& args, void* /*workspa
   absent(args);
 }
 void rope_apply(const kernels::RopeApply& args) { absent(args); }
+void short_conv_forward(const kernels::ShortConvForward& args) { absent(args); }
+int64_t short_conv_backward_workspace_bytes(int64_t features, int64_t sums) {
+  return 256 * sums * features * 4;
+}
+void short_conv_backward(const kernels::ShortConvBackward& args, void* /*workspace*/) {
+  absent(args);
+}
 void sum_of_rows(const kernels::SumOfRows& args) { absent(args); }
 void move_head_rows(const kernels::HeadRows& args) { absent(args); }
 void change_head_widths(const kernels::HeadWidths& args) { absent(args); }

@@ -159,6 +159,26 @@ Work kernel_work(const kernels::RopeApply& a) {
           .bytes_written = x};
 }
 
+Work kernel_work(const kernels::ShortConvForward& a) {
+  const double array = bytes_of(a.type, a.rows * a.features);
+  const int64_t weights = a.features * (a.taps + (a.bias != nullptr ? 1 : 0));
+  return {.name = "short_conv_forward",
+          .launches = a.rows > 0 ? 1.0 : 0.0,
+          .bytes_read = (a.form == kernels::ConvForm::Gates ? 3 : 1) * array +
+                        bytes_of(a.weight_type, weights) + floats(a.rows),
+          .bytes_written = array};
+}
+
+Work kernel_work(const kernels::ShortConvBackward& a) {
+  const kernels::ShortConvForward& f = a.forward;
+  Work rows = kernel_work(f);
+  rows.name = "short_conv_backward";
+  rows.launches = 1;
+  rows.bytes_read += bytes_of(f.type, f.rows * f.features);
+  rows.bytes_written *= f.form == kernels::ConvForm::Gates ? 3 : 1;
+  return with_shares(with_shares(rows, f.features * f.taps, {a.dweight}), f.features, {a.dbias});
+}
+
 Work kernel_work(const kernels::SumOfRows& a) {
   const double total = bytes_of(a.total.type, a.dim);
   return {.name = "sum_of_rows",

@@ -16,6 +16,7 @@
 #include "core/kernels/quantized_matrix.h"
 #include "core/kernels/rms_norm.h"
 #include "core/kernels/rope.h"
+#include "core/kernels/short_conv.h"
 #include "core/kernels/sum_of_rows.h"
 #include "core/ops/device/work.h"
 
@@ -26,6 +27,8 @@ Work kernel_work(const kernels::RmsNormBackward& a);
 Work kernel_work(const kernels::LayerNormForward& a);
 Work kernel_work(const kernels::LayerNormBackward& a);
 Work kernel_work(const kernels::RopeApply& a);
+Work kernel_work(const kernels::ShortConvForward& a);
+Work kernel_work(const kernels::ShortConvBackward& a);
 Work kernel_work(const kernels::SumOfRows& a);
 Work kernel_work(const kernels::HeadRows& a);
 Work kernel_work(const kernels::HeadWidths& a);

@@ -16,6 +16,7 @@
 #include "core/ops/loss/cross_entropy.h"
 #include "core/ops/norm.h"
 #include "core/ops/pictures.h"
+#include "core/ops/short_conv.h"
 #include "support/test_device.h"
 
 namespace snug::ops {
@@ -76,6 +77,19 @@ Tensors run_add_layer_norm(const Place& p) {
   const auto [sum, y] = add_layer_norm(x, r, w, b, 1e-5);
   return p.with_gradients(at::add(sum, y), {x, r, w, b});
 }
+
+// Packed documents of 30, 1 and 6 rows.
+Tensors run_short_conv(const Place& p, kernels::ConvForm form, int64_t parts) {
+  std::vector<int32_t> positions;
+  for (const int length : {30, 1, 6})
+    for (int i = 0; i < length; ++i) positions.push_back(i);
+  const at::Tensor x = p.leaf(1, {37, parts * 24});
+  const at::Tensor w = p.leaf(2, {24, 4}), b = p.leaf(3, {24});
+  return p.with_gradients(short_conv(x, {form, w, b}, p.ints(positions)), {x, w, b});
+}
+
+Tensors run_gated_conv(const Place& p) { return run_short_conv(p, kernels::ConvForm::Gates, 3); }
+Tensors run_silu_conv(const Place& p) { return run_short_conv(p, kernels::ConvForm::Silu, 1); }
 
 Tensors run_activation(const Place& p, Activation activation) {
   const at::Tensor x = p.leaf(1, {37, 48});
@@ -274,6 +288,8 @@ const std::vector<Operator> kOperators = {
     {"RmsNorm", run_norm},
     {"AddRmsNorm", run_add_norm},
     {"LayerNorm", run_layer_norm},
+    {"GatedConv", run_gated_conv},
+    {"SiluConv", run_silu_conv},
     {"AddLayerNorm", run_add_layer_norm},
     {"ReluLinear", [](const Place& p) { return run_activation(p, Activation::Relu); }},
     {"GeluLinear", [](const Place& p) { return run_activation(p, Activation::Gelu); }},

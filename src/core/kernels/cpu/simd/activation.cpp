@@ -6,35 +6,11 @@
 namespace snug::kernels::cpu {
 namespace {
 
-struct ValueAndSlope {
-  F value, slope;
-};
-
-// s = 1 / (1 + exp(-x)), and 1 - s without the cancellation of that difference. Where s is 0 the
-// rest does not matter, as slopes hold their product.
-struct Logistic {
-  F share, rest;
-};
-SNUG_INLINE Logistic logistic(F x) {
-  const F e = exp_any(-x);
-  const F share = 1.f / (1.f + e);
-  return {share, at_most(e, 1e38f) * share};
-}
-
 struct Relu {
   SNUG_INLINE F value(F x) { return at_least(x, 0.f); }
   SNUG_INLINE ValueAndSlope both(F x) {
     const F slope = x > 0.f ? broadcast(1.f) : F{};
     return {at_least(x, 0.f), x != x ? x : slope};
-  }
-};
-
-// x * logistic(x)
-struct Silu {
-  SNUG_INLINE F value(F x) { return x / (1.f + exp_any(-x)); }
-  SNUG_INLINE ValueAndSlope both(F x) {
-    const Logistic s = logistic(x);
-    return {x * s.share, s.share * (1.f + x * s.rest)};
   }
 };
 

@@ -17,6 +17,7 @@
 #include "core/kernels/optimizers.h"
 #include "core/kernels/rms_norm.h"
 #include "core/kernels/rope.h"
+#include "core/kernels/short_conv.h"
 
 #define SNUG_PER_ISA(...) \
   namespace portable {    \
@@ -43,6 +44,19 @@ SNUG_PER_ISA(void layer_norm_forward_rows(const LayerNormForward& args, const fl
 SNUG_PER_ISA(void layer_norm_backward_rows(const LayerNormBackward& args, const float* weight,
                                            float* dweight, float* dbias, int64_t begin,
                                            int64_t end))
+
+// float32: taps (K, F), a row's own first; bias (F) or null.
+struct ShortConvWeights {
+  const float* taps = nullptr;
+  const float* bias = nullptr;
+};
+SNUG_PER_ISA(void short_conv_forward_rows(const ShortConvForward& args,
+                                          const ShortConvWeights& weights, int64_t begin,
+                                          int64_t end))
+// Adds to `shares`, of the taps (K, F) and then of the bias (F), or null.
+SNUG_PER_ISA(void short_conv_backward_rows(const ShortConvBackward& args,
+                                           const ShortConvWeights& weights, float* shares,
+                                           int64_t begin, int64_t end))
 
 SNUG_PER_ISA(void rope_apply_tokens(const RopeApply& args, int64_t begin, int64_t end))
 

@@ -1,4 +1,4 @@
-// exp, square root and the normal distribution, a vector at a time, for every input:
+// exp, square root, SiLU and the normal distribution, a vector at a time, for every input:
 // NaN stays NaN, overflow is infinity, underflow is 0.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -68,6 +68,30 @@ SNUG_INLINE F normal_cdf(F x, F bell_of_x) {
   const F tail = 0.5f * bell_of_x * t * q;
   return x > 0.f ? 1.f - tail : tail;
 }
+
+struct ValueAndSlope {
+  F value, slope;
+};
+
+// s = 1 / (1 + exp(-x)), and 1 - s without the cancellation of that difference. Where s is 0 the
+// rest does not matter, as slopes hold their product.
+struct Logistic {
+  F share, rest;
+};
+SNUG_INLINE Logistic logistic(F x) {
+  const F e = exp_any(-x);
+  const F share = 1.f / (1.f + e);
+  return {share, at_most(e, 1e38f) * share};
+}
+
+// x * logistic(x)
+struct Silu {
+  SNUG_INLINE F value(F x) { return x / (1.f + exp_any(-x)); }
+  SNUG_INLINE ValueAndSlope both(F x) {
+    const Logistic s = logistic(x);
+    return {x * s.share, s.share * (1.f + x * s.rest)};
+  }
+};
 
 }  // namespace
 }  // namespace snug::kernels::cpu

@@ -3,7 +3,7 @@
 // these alone. (All of an array's first bytes stay zero: an index cut to 32 bits would find those.)
 // SPDX-License-Identifier: Apache-2.0
 #include "core/kernels/cuda/operators.h"
-#include "core/kernels/cuda/optimizers.h"
+#include "core/kernels/cuda/optimizers/optimizers.h"
 #include "unit/core/kernels/simulated/device_array.h"
 
 namespace snug::kernels::simulated {

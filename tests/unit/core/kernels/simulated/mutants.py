@@ -45,35 +45,45 @@ def mutants(text):
                 yield line_of(text, found.start()), found[0], text[: found.start()] + found.expand(replacement) + text[found.end() :]
 
 
+def kernel_files():
+    return sorted((ROOT / KERNELS).rglob("*.cu*"))
+
+
 class Mutants:
     def __init__(self, build, work):
         self.build, self.work = build, work
-        self.copy = work / KERNELS
-        self.copy.mkdir(parents=True)
-        for path in (ROOT / KERNELS).glob("*.cu*"):
-            (self.copy / path.name).write_text(path.read_text())
+        for path in kernel_files():
+            copy = self.copy_of(path)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_text(path.read_text())
         self.entries = {
-            pathlib.Path(entry["file"]).name: entry
+            pathlib.Path(entry["file"]).resolve(): entry
             for entry in build.entries
             if "snug_kernels_simulated.dir" in entry["command"] and entry["file"].endswith(".cu")
         }
 
-    def compiles(self, name):
-        """The copy's file of that name; its headers come before the tree's."""
-        words = self.build.compile(self.entries[name], self.copy / name, self.work / f"{name}.o")
+    def copy_of(self, path):
+        return self.work / path.relative_to(ROOT)
+
+    def object_of(self, path):
+        return self.work / f"{path.name}.o"
+
+    def compiles(self, path):
+        """The copy of that file; its headers come before the tree's."""
+        words = self.build.compile(self.entries[path], self.copy_of(path), self.object_of(path))
         at = next(i for i, word in enumerate(words) if word.startswith("-I"))
         words.insert(at, f"-I{self.work}/src")
         return subprocess.run(words, cwd=self.build.folder, capture_output=True, check=False).returncode == 0
 
     def is_caught(self, path, changed):
         """None where it does not compile."""
-        (self.copy / path.name).write_text(changed)
-        names = [path.name] if path.suffix == ".cu" else list(self.entries)
-        compiled = all([self.compiles(name) for name in names])
-        (self.copy / path.name).write_text(path.read_text())
+        self.copy_of(path).write_text(changed)
+        paths = [path] if path.suffix == ".cu" else [file for file in self.entries if file in kernel_files()]
+        compiled = all([self.compiles(file) for file in paths])
+        self.copy_of(path).write_text(path.read_text())
         if not compiled:
             return None
-        words = self.build.link(TEST, [self.work / f"{name}.o" for name in names], self.work / "test")
+        words = self.build.link(TEST, [self.object_of(file) for file in paths], self.work / "test")
         subprocess.run(words, cwd=self.build.folder, capture_output=True, check=True)
         return run([self.work / "test", "--gtest_fail_fast"], timeout=120)[0] != 0
 
@@ -86,7 +96,7 @@ def main():
     caught = passed = 0
     with tempfile.TemporaryDirectory() as work:
         tried = Mutants(Build(options.build.resolve()), pathlib.Path(work))
-        for path in sorted((ROOT / KERNELS).glob("*.cu*")):
+        for path in kernel_files():
             if path.name == "launch.cuh" or options.only not in path.name:
                 continue
             for line, what, changed in mutants(path.read_text()):

@@ -1,14 +1,14 @@
 // The CUDA optimizers have the bits of the CPU's; Adafactor, whose sums are in another order, is
 // close to them.
 // SPDX-License-Identifier: Apache-2.0
-#include "core/kernels/cuda/optimizers.h"
+#include "core/kernels/cuda/optimizers/optimizers.h"
 
 #include <fmt/format.h>
 
 #include <limits>
 #include <memory>
 
-#include "core/kernels/cuda/tensor_list.cuh"
+#include "core/kernels/cuda/optimizers/tensor_list.cuh"
 #include "unit/core/kernels/simulated/device_array.h"
 
 namespace snug::kernels::simulated {

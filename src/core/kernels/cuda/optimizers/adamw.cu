@@ -3,10 +3,10 @@
 // Bytes an element, P of the weight's type, G of the gradient's, S of the states':
 //   update_list: reads P + G + 2 S (with a master 4 for P), writes P + 2 S (and 4)
 // SPDX-License-Identifier: Apache-2.0
-#include "core/kernels/cuda/optimizers.h"
+#include "core/kernels/cuda/optimizers/optimizers.h"
 
 #include "core/kernels/cuda/rounding.cuh"
-#include "core/kernels/cuda/tensor_list.cuh"
+#include "core/kernels/cuda/optimizers/tensor_list.cuh"
 #include "core/kernels/optimizer_formulas.h"
 #include "core/kernels/optimizers.h"
 

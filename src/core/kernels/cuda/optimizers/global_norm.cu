@@ -4,9 +4,9 @@
 //   add_sums: reads 8 for 16384 elements
 //   compute_factor: reads 8, writes 4 in all
 // SPDX-License-Identifier: Apache-2.0
-#include "core/kernels/cuda/optimizers.h"
+#include "core/kernels/cuda/optimizers/optimizers.h"
 
-#include "core/kernels/cuda/tensor_list.cuh"
+#include "core/kernels/cuda/optimizers/tensor_list.cuh"
 
 namespace snug::kernels::cuda {
 namespace {

@@ -10,7 +10,7 @@
 //   note_step_size: reads 8 a row
 //   update: reads P + G, writes P (with a master P + 4)
 // SPDX-License-Identifier: Apache-2.0
-#include "core/kernels/cuda/optimizers.h"
+#include "core/kernels/cuda/optimizers/optimizers.h"
 
 #include <cmath>
 

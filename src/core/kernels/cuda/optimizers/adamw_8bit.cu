@@ -5,10 +5,10 @@
 // launch. Bytes an element, P of the weight's type, G of the gradient's:
 //   update_list: reads P + G + 2 (with a master 4 for P), writes P + 2 (and 4); 16 a block of 256
 // SPDX-License-Identifier: Apache-2.0
-#include "core/kernels/cuda/optimizers.h"
+#include "core/kernels/cuda/optimizers/optimizers.h"
 
 #include "core/kernels/cuda/rounding.cuh"
-#include "core/kernels/cuda/tensor_list.cuh"
+#include "core/kernels/cuda/optimizers/tensor_list.cuh"
 #include "core/kernels/dynamic_map.h"
 #include "core/kernels/optimizer_formulas.h"
 #include "core/kernels/optimizers.h"
