@@ -18,11 +18,14 @@ struct Reading {
   int64_t longest_side = 0;          // of a picture before it is cut into tiles; 0: four of them
   bool marks_padding = false;        // padded rows must be known from others
   bool rotates_by_length = false;    // tokens, by the length of their document (longrope)
+  bool reads_rows_before = false;    // besides by attention: short convolutions
   bool scores_documents = false;     // a head that scores whole documents: no token has a loss
   int32_t pad_token = -1;      // of a model that scores documents: it scores what is before it
   int64_t usual_pictures = 1;  // of a picture with its tiles, for samples that are made up
   std::array<float, 3> image_mean{}, image_std{};  // of red, green, blue in 0..1
 
+  // Whether documents may share the rows of their beginning: only attention knows how.
+  bool shares_rows() const { return !rotates_by_length && !reads_rows_before; }
   // Pixels to which the longer side of a picture is scaled before it is cut.
   int64_t scaled_side() const { return longest_side > 0 ? longest_side : 4 * image_size; }
 };

@@ -93,6 +93,11 @@ std::vector<Case> cases() {
       {"neighbours turned, a head of its own", "helium", kFourHeads},
       {"norms with an offset, a scaled embedding", "gemma", kFourHeads},
       {"biases of q, k and v, dropout behind the gate", "seed-oss", kFourHeads},
+      {"short convolutions", "lfm2", kFourHeads},
+      {"short convolutions with biases, adapters beside them", "lfm2-bias", kFourHeads,
+       [](recipe::Recipe& r) {
+         r.lora = {.enabled = true, .r = 4, .dropout = 0.3, .target_modules = "all-linear"};
+       }},
       {"norms of projections", "olmo2", kFourHeads},
       {"those, windows without the scaling", "olmo3", kFourHeads},
       {"constants, attention with dropout", "granite", kFourHeads},

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 from parity_case import BATCH, jitter, ragged, write_case
-from transformers import (AutoModelForCausalLM, Ernie4_5Config, Exaone4Config, FalconConfig, Gemma2Config, Gemma3TextConfig, GemmaConfig, Glm4Config, GlmConfig, GPT2Config, GPTNeoXConfig, GptOssConfig, GraniteConfig, HeliumConfig, Ministral3Config, MinistralConfig, MixtralConfig,
+from transformers import (AutoModelForCausalLM, Ernie4_5Config, Exaone4Config, FalconConfig, Gemma2Config, Gemma3TextConfig, GemmaConfig, Glm4Config, GlmConfig, GPT2Config, GPTNeoXConfig, GptOssConfig, GraniteConfig, HeliumConfig, Lfm2Config, Ministral3Config, MinistralConfig, MixtralConfig,
                           Olmo2Config, Olmo3Config, OlmoeConfig, OPTConfig, Phi3Config,
                           Qwen3Config, Qwen3MoeConfig, SeedOssConfig, SmolLM3Config, StableLmConfig, Starcoder2Config, T5Config, T5ForConditionalGeneration)
 
@@ -89,6 +89,12 @@ DECODERS = {
     "helium": HeliumConfig(**SMALL, head_dim=8),
     # With dropout, as its published models.
     "seed-oss": SeedOssConfig(**SMALL, head_dim=12, attention_dropout=0.1, residual_dropout=0.1),
+    # Short convolutions around attention; an MLP of two thirds, rounded up.
+    "lfm2": Lfm2Config(**{**SMALL, "pad_token_id": 0, "num_hidden_layers": 4, "intermediate_size": 66},
+                       layer_types=["conv", "conv", "full_attention", "conv"], block_multiple_of=16),
+    # More taps than some documents have rows, biases, a head of its own.
+    "lfm2-bias": Lfm2Config(**{**SMALL, "pad_token_id": 0, "num_hidden_layers": 3}, full_attn_idxs=[1], conv_bias=True,
+                            conv_L_cache=4, block_auto_adjust_ff_dim=False, tie_word_embeddings=False),
     "gpt-neox": GPTNeoXConfig(**NEOX),
     # One after the other, without biases of attention, all of a head rotates.
     "gpt-neox-serial": GPTNeoXConfig(**NEOX, use_parallel_residual=False, attention_bias=False, hidden_act="gelu_new", tie_word_embeddings=True,
@@ -173,7 +179,7 @@ def write_decoder(name, folder):
                lambda m, rows: m(input_ids=ids[rows].clamp(min=0), attention_mask=(ids[rows] >= 0).long(),
                                  labels=labels[rows]),
                lambda m, row, tokens: m(input_ids=torch.tensor([tokens])).logits[0, -1],
-               ids[:PROMPTS, :PROMPT], keep=("norm", "q_proj", "ln_", "self_attention.query_key_value"),
+               ids[:PROMPTS, :PROMPT], keep=("norm", "q_proj", "ln_", "self_attention.query_key_value", "conv.conv"),
                ours=lambda key, value: as_in_files(model.config.model_type, key, value))
 
 
@@ -191,6 +197,8 @@ def as_in_files(family, key, value):
         key = key.replace("lm_head", "embed_out")
     if family == "mixtral":
         key = key.replace(".mlp.", ".block_sparse_moe.")
+    if key.endswith(("conv.weight", "conv1d.weight")):
+        value = value.squeeze(1)  # one row of taps a feature
     if ".experts." not in key:
         return {key: value.t() if family == "gpt2" and ".c_" in key and value.dim() == 2 else value}  # Conv1D keeps (in, out)
     prefix, fused = key.rsplit(".", 1)

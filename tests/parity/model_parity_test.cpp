@@ -312,12 +312,13 @@ INSTANTIATE_TEST_SUITE_P(
                       "mistral", "ministral", "ministral3", "qwen2", "qwen2-windows", "qwen3",
                       "granite", "smollm3", "olmo2", "olmo2-dynamic", "olmo3", "exaone4",
                       "exaone4-full", "phi3", "phi3-longrope", "phi3-factors", "gemma", "gemma2",
-                      "gemma3", "glm", "glm4", "ernie4-5", "helium", "seed-oss", "gpt2",
-                      "gpt2-untied", "gpt-neox", "gpt-neox-serial", "falcon", "falcon-grouped",
-                      "falcon-shared-norm", "falcon-serial", "starcoder2", "stablelm", "olmoe",
-                      "qwen3-moe", "mixtral", "gpt-oss", "olmoe-balanced", "qwen3-moe-balanced",
-                      "mixtral-balanced", "gpt-oss-balanced", "opt", "opt-after", "opt-plain", "t5",
-                      "t5-gated", "blip2-opt", "blip2-t5", "idefics3", "smolvlm"),
+                      "gemma3", "glm", "glm4", "ernie4-5", "helium", "seed-oss", "lfm2",
+                      "lfm2-bias", "gpt2", "gpt2-untied", "gpt-neox", "gpt-neox-serial", "falcon",
+                      "falcon-grouped", "falcon-shared-norm", "falcon-serial", "starcoder2",
+                      "stablelm", "olmoe", "qwen3-moe", "mixtral", "gpt-oss", "olmoe-balanced",
+                      "qwen3-moe-balanced", "mixtral-balanced", "gpt-oss-balanced", "opt",
+                      "opt-after", "opt-plain", "t5", "t5-gated", "blip2-opt", "blip2-t5",
+                      "idefics3", "smolvlm"),
     name_of);
 
 // tests/oracles/language_part.py wrote these.

@@ -368,11 +368,11 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Families,
                          ::testing::Values("ministral", "ministral3", "qwen3", "granite", "smollm3",
                                            "olmo2", "olmo3", "exaone4", "phi3", "gemma", "gemma2",
                                            "gemma3", "glm", "glm4", "ernie4-5", "helium",
-                                           "seed-oss", "gpt-neox", "falcon", "falcon-grouped",
-                                           "falcon-serial", "starcoder2", "stablelm", "olmoe",
-                                           "qwen3-moe", "mixtral", "gpt-oss", "mixtral-balanced",
-                                           "qwen3-moe-balanced", "gpt2", "opt", "opt-after", "t5",
-                                           "t5-gated", "idefics3", "smolvlm"),
+                                           "seed-oss", "lfm2", "gpt-neox", "falcon",
+                                           "falcon-grouped", "falcon-serial", "starcoder2",
+                                           "stablelm", "olmoe", "qwen3-moe", "mixtral", "gpt-oss",
+                                           "mixtral-balanced", "qwen3-moe-balanced", "gpt2", "opt",
+                                           "opt-after", "t5", "t5-gated", "idefics3", "smolvlm"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::replace(name.begin(), name.end(), '-', '_');

@@ -38,8 +38,8 @@ LanguageModel open_asked_model(const AskedModelOptions& options, at::Device devi
   const data::Reading reads = asked.model->reads();
   if (reads.source || reads.image_size > 0)
     refuse("a model with an encoder, or that looks at pictures, cannot be asked about texts");
-  if (reads.rotates_by_length && dataset.train.shares_prompts())
-    refuse("its positions depend on a document's length; give --objective.share_prompt false");
+  if (!reads.shares_rows() && dataset.train.shares_prompts())
+    refuse("it cannot read a prompt once for two answers; give --objective.share_prompt false");
   const int64_t vocabulary = asked.model->dimensions().vocabulary;
   for (const int32_t token : tokens_of(dataset)) {
     const std::string ours = own.id_to_token(token);

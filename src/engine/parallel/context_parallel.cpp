@@ -93,6 +93,11 @@ void check_context(const models::Model& model, const dist::Mesh& mesh) {
   const int ranks = mesh.size(dist::Axis::Context);
   if (ranks == 1) return;
   const data::Reading reads = model.reads();
+  if (reads.reads_rows_before)
+    throw UserError(
+        "mesh cp={}: this model has short convolutions, which read rows that another rank would "
+        "have; use fsdp, dp, tp or pp instead",
+        ranks);
   if (!reads.source && reads.image_size == 0) return;
   throw UserError(
       "mesh cp={}: context parallelism works for decoder-only models, and this model reads {}; use "

@@ -124,7 +124,7 @@ void check_objective(const models::Model& model, const recipe::Recipe& recipe) {
 
 bool shares_prompts(const models::Model& model, const recipe::Recipe& recipe) {
   return recipe::learns_from_pairs(recipe.objective.name) && recipe.objective.share_prompt &&
-         recipe.data.packing && !model.reads().rotates_by_length &&
+         recipe.data.packing && model.reads().shares_rows() &&
          named_strategy(recipe).mesh[dist::Axis::Context] == 1;
 }
 

@@ -19,10 +19,11 @@ namespace {
 using nlohmann::json;
 
 // Names that some families have for what others call otherwise.
-constexpr std::array<std::pair<const char*, const char*>, 9> kAliases = {{
+constexpr std::array<std::pair<const char*, const char*>, 10> kAliases = {{
     {"layer_norm_eps", "rms_norm_eps"},
     {"layer_norm_epsilon", "rms_norm_eps"},
     {"norm_epsilon", "rms_norm_eps"},
+    {"norm_eps", "rms_norm_eps"},
     {"rotary_pct", "partial_rotary_factor"},
     {"rotary_emb_base", "rope_theta"},
     {"activation", "hidden_act"},
@@ -30,6 +31,19 @@ constexpr std::array<std::pair<const char*, const char*>, 9> kAliases = {{
     {"ffn_hidden_size", "intermediate_size"},
     {"parallel_attn", "use_parallel_residual"},
 }};
+
+// Names that a family had for its own before: transformers reads both and writes the latter.
+constexpr std::array<std::pair<const char*, const char*>, 2> kFormerNames = {{
+    {"block_ff_dim", "intermediate_size"},
+    {"tie_embedding", "tie_word_embeddings"},
+}};
+
+double positive(const ConfigFields& fields, const char* key, std::optional<double> fallback = {}) {
+  const double value = fields.number(key, fallback);
+  if (!std::isfinite(value) || value <= 0)
+    throw UserError("{}: {} = {} must be positive", fields.where(), key, value);
+  return value;
+}
 
 // What Falcon's flags say of a block's heads and norms.
 void read_falcon(Config& c, const std::string& where) {
@@ -88,9 +102,10 @@ std::vector<bool> sliding_layers(const Config& c, const std::vector<int64_t>& ro
       throw UserError("{}: \"layer_types\" is not a list of {} layers (num_hidden_layers)", where,
                       layers);
     for (const json& type : types) {
-      if (type != kSliding && type != kFull)
+      const bool is_convolution = type == kConvolution && c.conv_taps > 0;
+      if (type != kSliding && type != kFull && !is_convolution)
         throw UserError("{}: \"layer_types\" contains {}; supported are \"{}\" and \"{}\"", where,
-                        type.dump(), kFull, kSliding);
+                        type.dump(), kFull, c.conv_taps > 0 ? kConvolution : kSliding);
       if (type == kSliding && !has_window)
         throw UserError(
             "{}: \"layer_types\" contains \"{}\", but sliding_window is null or "
@@ -125,6 +140,24 @@ std::vector<bool> sliding_layers(const Config& c, const std::vector<int64_t>& ro
   return slides;
 }
 
+// Short convolutions, of all layers but those that the older key names; both keys are written.
+void read_convolutions(Config& c, const std::string& where) {
+  const ConfigFields fields(c.json, where);
+  if (!c.json.contains("conv_L_cache")) return;
+  c.conv_taps = fields.integer_between("conv_L_cache", 1, kernels::kMostTaps);
+  c.conv_bias = fields.boolean("conv_bias", false);
+  if (!fields.has("layer_types") && fields.has("full_attn_idxs")) {
+    json types(std::vector<std::string>(static_cast<size_t>(c.num_hidden_layers), kConvolution));
+    for (const int64_t layer : fields.ids("full_attn_idxs")) {
+      if (layer < 0 || layer >= c.num_hidden_layers)
+        throw UserError("{}: \"full_attn_idxs\" names layer {} of {}", where, layer,
+                        c.num_hidden_layers);
+      types[static_cast<size_t>(layer)] = kFull;
+    }
+    c.json["layer_types"] = std::move(types);
+  }
+}
+
 // Also writes both forms of the pattern, for every version of transformers.
 void read_layers(Config& c, const std::string& where) {
   const ConfigFields fields(c.json, where);
@@ -145,21 +178,38 @@ void read_layers(Config& c, const std::string& where) {
   int64_t first_window = c.num_hidden_layers;
   for (size_t layer = slides.size(); layer-- > 0;)
     if (slides[layer]) first_window = static_cast<int64_t>(layer);
+  const json given = c.json.value("layer_types", json());
+  json attending = json::array();
   for (size_t layer = 0; layer < slides.size(); ++layer) {
-    types.push_back(slides[layer] ? kSliding : kFull);
-    c.layers.push_back({.sliding_window = slides[layer] ? window : 0,
+    const bool convolves = given.is_array() && given[layer] == kConvolution;
+    if (!convolves) attending.push_back(layer);
+    types.push_back(convolves ? kConvolution : slides[layer] ? kSliding : kFull);
+    c.layers.push_back({.mixer = convolves ? MixerKind::ShortConvolution : MixerKind::Attention,
+                        .sliding_window = slides[layer] ? window : 0,
                         .rotation = rotates[layer] == 0 ? Rotation::None
                                     : slides[layer]     ? of_windows
                                                         : Rotation::Model});
     if (slides[layer]) c.sliding_window = window;
   }
   if (c.json.contains("layer_types")) c.json["layer_types"] = std::move(types);
+  if (c.json.contains("full_attn_idxs")) c.json["full_attn_idxs"] = std::move(attending);
   if (c.json.contains("max_window_layers") && c.sliding_window > 0)
     c.json["max_window_layers"] = first_window;
   if (c.json.contains("use_sliding_window") && c.sliding_window == 0) {
     c.json["use_sliding_window"] = false;
     c.json["sliding_window"] = nullptr;
   }
+}
+
+// The MLP's size as LFM2's config means it: two thirds of what it says, rounded up.
+int64_t adjusted_size(const ConfigFields& fields, int64_t size) {
+  if (!fields.boolean("block_auto_adjust_ff_dim", false)) return size;
+  size = 2 * size / 3;
+  if (!fields.has("block_ffn_dim_multiplier")) return size;
+  size = static_cast<int64_t>(positive(fields, "block_ffn_dim_multiplier") *
+                              static_cast<double>(size));
+  const int64_t multiple = fields.integer_between("block_multiple_of", 1, 1 << 20);
+  return (size + multiple - 1) / multiple * multiple;
 }
 
 void read_sizes(Config& c, const std::string& where) {
@@ -185,6 +235,7 @@ void read_sizes(Config& c, const std::string& where) {
   c.rotary_dim = static_cast<int64_t>(static_cast<double>(c.head_dim) *
                                       fields.number("partial_rotary_factor", 1.0));
   c.json["intermediate_size"] = c.intermediate_size;
+  c.intermediate_size = adjusted_size(fields, c.intermediate_size);
   c.json["num_key_value_heads"] = c.num_key_value_heads;
   c.json["head_dim"] = c.head_dim;
   if (c.num_attention_heads % c.num_key_value_heads != 0)
@@ -193,13 +244,6 @@ void read_sizes(Config& c, const std::string& where) {
   if (c.rotary_dim < 2 || c.rotary_dim > c.head_dim || c.rotary_dim % 2 != 0)
     throw UserError("{}: head_dim = {}, of which {} elements rotate; rotary embeddings need pairs",
                     where, c.head_dim, c.rotary_dim);
-}
-
-double positive(const ConfigFields& fields, const char* key, std::optional<double> fallback = {}) {
-  const double value = fields.number(key, fallback);
-  if (!std::isfinite(value) || value <= 0)
-    throw UserError("{}: {} = {} must be positive", fields.where(), key, value);
-  return value;
 }
 
 // Which blocks have experts, and how many.
@@ -283,6 +327,10 @@ Config read_config(const json& file, const std::string& where) {
   c.json = default_config(*c.family);
   for (const auto& [key, value] : file.items())
     if (c.json.contains(key) && key != "architectures") c.json[key] = value;
+  for (const auto& [former, name] : kFormerNames) {
+    if (c.json.contains(former) && !c.json[former].is_null()) c.json[name] = c.json[former];
+    c.json.erase(former);
+  }
   for (const auto& [theirs, ours] : kAliases)
     if (c.json.contains(theirs)) c.json[ours] = c.json[theirs];
   flatten_rope(c, file, where);
@@ -310,6 +358,7 @@ Config read_config(const json& file, const std::string& where) {
   read_falcon(c, where);
   read_sizes(c, where);
   read_constants(c, where);
+  read_convolutions(c, where);
   read_layers(c, where);
   read_experts(c, where);
   c.labels = read_labels(file, where);

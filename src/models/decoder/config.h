@@ -13,6 +13,7 @@
 
 #include "core/kernels/cpu/rope_tables.h"
 #include "core/kernels/rms_norm.h"
+#include "core/kernels/short_conv.h"
 #include "core/ops/activation.h"
 #include "core/ops/loss/cross_entropy.h"
 #include "files/weights/gguf/gguf.h"
@@ -24,7 +25,11 @@ namespace snug::models::decoder {
 // layers with a sliding window.
 enum class Rotation { None, Model, Window };
 
+// What lets tokens read others.
+enum class MixerKind { Attention, ShortConvolution };
+
 struct Layer {
+  MixerKind mixer = MixerKind::Attention;
   int64_t sliding_window = 0;  // 0: none
   Rotation rotation = Rotation::Model;
   bool experts = false;  // in place of the MLP
@@ -58,6 +63,8 @@ struct Config {
   bool mlp_bias = false;
   bool parallel_residual = false;  // attention and MLP both read the block's input
   bool shared_norm = false;        // and that through the same norm
+  int64_t conv_taps = 0;           // rows that a short convolution reads
+  bool conv_bias = false;          // of it and of the layers around it
   double initializer_range = 0;
   double attention_dropout = 0;
   double residual_dropout = 0;  // of what attention and MLP add

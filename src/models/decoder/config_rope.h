@@ -13,6 +13,7 @@ namespace snug::models::decoder {
 // The types of layers in config.json's layer_types and rope_parameters.
 inline constexpr const char* kSliding = "sliding_attention";
 inline constexpr const char* kFull = "full_attention";
+inline constexpr const char* kConvolution = "conv";
 
 // transformers 5 writes rope_parameters, for all layers or for each type; earlier versions write
 // rope_theta, rope_scaling and others beside them. Every version reads the latter, which this

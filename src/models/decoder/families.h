@@ -30,6 +30,10 @@ struct WeightNames {
   const char* layers = "model.layers.";
   const char* qkv = "self_attn.qkv_proj";  // where it is fused; else q_proj and so on beside it
   const char* output = "self_attn.o_proj";
+  const char* q_norm = "self_attn.q_norm";
+  const char* k_norm = "self_attn.k_norm";
+  const char* first_norm = "input_layernorm";
+  const char* second_norm = "post_attention_layernorm";  // of a block with two
   // Norm before attention, of a block whose attention and MLP both read its input, each through a
   // norm of its own.
   const char* attention_norm = "input_layernorm";
@@ -38,7 +42,9 @@ struct WeightNames {
   // Behind attention and MLP, where there are any.
   const char* after_attention_norm = "post_attention_layernorm";
   const char* after_mlp_norm = "post_feedforward_layernorm";
-  const char* up = "mlp.gate_up_proj";  // where it is fused with the gate, or alone
+  const char* gate = "mlp.gate_proj";
+  const char* up = "mlp.up_proj";
+  const char* gate_up = "mlp.gate_up_proj";  // where they are fused
   const char* down = "mlp.down_proj";
   // A mixture's router; its experts, "<experts>.0." and so on, and their layers.
   const char* router = "mlp.gate";

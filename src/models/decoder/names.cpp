@@ -25,6 +25,17 @@ constexpr Names kLayerNames[] = {
     {"self_attn.k_norm", "attn.norm_k", "attn_k_norm"},
     {"self_attn.v_proj", "attn.qkv", "attn_v"},
     {"self_attn.o_proj", "attn.proj", "attn_output"},
+    {"operator_norm", "", "attn_norm"},
+    {"ffn_norm", "", "ffn_norm"},
+    {"self_attn.q_layernorm", "", "attn_q_norm"},
+    {"self_attn.k_layernorm", "", "attn_k_norm"},
+    {"self_attn.out_proj", "", "attn_output"},
+    {"conv.in_proj", "", "shortconv.in_proj"},
+    {"conv.conv", "", "shortconv.conv"},
+    {"conv.out_proj", "", "shortconv.out_proj"},
+    {"feed_forward.w1", "", "ffn_gate"},
+    {"feed_forward.w2", "", "ffn_down"},
+    {"feed_forward.w3", "", "ffn_up"},
     {"mlp.gate_proj", "mlp.fc_1", "ffn_gate"},
     {"mlp.up_proj", "mlp.fc_2", "ffn_up"},
     {"mlp.down_proj", "mlp.proj", "ffn_down"},
@@ -48,6 +59,7 @@ constexpr Names kTopNames[] = {
     {"model.embed_tokens.weight", "transformer.wte.weight", "token_embd.weight"},
     {"model.norm.weight", "transformer.ln_f.weight", "output_norm.weight"},
     {"model.norm.bias", "", "output_norm.bias"},
+    {"model.embedding_norm.weight", "", "token_embd_norm.weight"},
     {"lm_head.weight", "lm_head.weight", "output.weight"},
     {"model.text_model.embed_tokens.weight", "", "token_embd.weight"},
     {"model.text_model.norm.weight", "", "output_norm.weight"},
@@ -107,6 +119,15 @@ Placement in_stack(const Config& c, const nn::Parameter& parameter) {
           .index = of->number};
 }
 
+Placement in_hugging_face(const Config& c, const nn::Parameter& parameter) {
+  if (c.family->fused_experts) return in_stack(c, parameter);
+  Placement place{.tensor = parameter.name};
+  // A convolution of each feature by itself.
+  if (parameter.name.ends_with(".conv.conv.weight"))
+    place.shape = {parameter.whole_shape()[0], 1, parameter.whole_shape()[1]};
+  return place;
+}
+
 // Number 3 of "blk.0.ffn_down_exps.weight". A fused layer's gates and ups are two tensors.
 Placement in_gguf_stack(const Config& c, const std::string& block, const ExpertName& of) {
   const WeightNames& names = c.family->names;
@@ -130,8 +151,7 @@ RowOrder pairs(int64_t heads, const nn::Parameter& parameter) {
 
 Placement DecoderModel::placement(Layout layout, const nn::Parameter& parameter) const {
   const std::string& name = parameter.name;
-  if (layout == Layout::HuggingFace)
-    return config_.family->fused_experts ? in_stack(config_, parameter) : Placement{.tensor = name};
+  if (layout == Layout::HuggingFace) return in_hugging_face(config_, parameter);
   const bool is_gguf = layout == Layout::Gguf;
   if (is_gguf ? config_.family->gguf.empty() : !config_.family->in_litgpt)
     throw UserError("{} models are neither read nor written {}; use a Hugging Face directory",

@@ -3,25 +3,16 @@
 
 #include <ATen/ops/add.h>
 #include <ATen/ops/mul.h>
-#include <ATen/ops/split.h>
-#include <ATen/ops/split_with_sizes.h>
 
 #include <algorithm>
-#include <numeric>
 #include <tuple>
 #include <utility>
 
 #include "core/memory/guards.h"
-#include "core/ops/embedding.h"
+#include "models/decoder/layers.h"
 
 namespace snug::models::decoder {
 namespace {
-
-nn::Bias bias_if(bool present) { return present ? nn::Bias::Present : nn::Bias::None; }
-
-nn::RmsNorm rms_norm(const Config& c, const std::string& name, int64_t size) {
-  return {name, size, c.rms_norm_eps, c.norm_form};
-}
 
 std::variant<nn::RmsNorm, nn::LayerNorm> hidden_norm(const Config& c, const std::string& name) {
   if (c.family->layer_norm) return nn::LayerNorm(name, c.hidden_size, c.rms_norm_eps);
@@ -33,70 +24,38 @@ std::optional<Norm> block_norm(const Config& c, bool present, const std::string&
   return Norm(c, name);
 }
 
-// The norm of queries or of keys, with `heads` heads.
-std::optional<nn::RmsNorm> qk_norm(const Config& c, const std::string& name, int64_t heads) {
-  if (c.family->qk_norm == QkNorm::None) return std::nullopt;
-  if (c.family->qk_norm == QkNorm::Head) return rms_norm(c, name, c.head_dim);
-  return rms_norm(c, name, heads * c.head_dim);
-}
-
-std::vector<nn::Linear> qkv_layers(const Config& c, const std::string& layer) {
-  const std::string name = layer + "self_attn.";
-  const int64_t q = c.num_attention_heads * c.head_dim, kv = c.num_key_value_heads * c.head_dim;
-  const nn::Bias bias = bias_if(c.qkv_bias);
-  if (!c.family->fused_qkv)
-    return {{name + "q_proj", nn::Role::Query, c.hidden_size, q, bias},
-            {name + "k_proj", nn::Role::Key, c.hidden_size, kv, bias},
-            {name + "v_proj", nn::Role::Value, c.hidden_size, kv, bias}};
-  return {{layer + c.family->names.qkv, nn::Role::Query, c.hidden_size, q + 2 * kv, bias}};
+std::unique_ptr<Mixer> make_mixer(const Config& c, int64_t layer, const std::string& name,
+                                  const Rope* rope) {
+  if (c.layers[static_cast<size_t>(layer)].mixer == MixerKind::ShortConvolution)
+    return make_short_convolution(c, layer, name);
+  return make_attention(c, layer, name, rope);
 }
 
 std::vector<nn::Linear> gate_up_layers(const Config& c, const std::string& layer) {
-  const std::string name = layer + "mlp.";
+  const WeightNames& names = c.family->names;
   const nn::Bias bias = bias_if(c.mlp_bias);
-  if (!c.family->gated)
-    return {
-        {layer + c.family->names.up, nn::Role::MlpInput, c.hidden_size, c.intermediate_size, bias}};
-  if (!c.family->fused_gate)
-    return {{name + "gate_proj", nn::Role::MlpInput, c.hidden_size, c.intermediate_size, bias},
-            {name + "up_proj", nn::Role::MlpInput, c.hidden_size, c.intermediate_size, bias}};
-  return {{layer + c.family->names.up, nn::Role::MlpInput, c.hidden_size, 2 * c.intermediate_size,
-           bias}};
-}
-
-// Each layer's outputs for x; those of a fused layer cut in proportion to `parts`. split()'s
-// backward assembles their gradients in one tensor.
-std::vector<at::Tensor> project(const at::Tensor& x, const std::vector<nn::Linear>& layers,
-                                std::vector<int64_t> parts, const nn::Batch& batch,
-                                const nn::Pass& pass) {
-  std::vector<const nn::Linear*> all;
-  for (const nn::Linear& layer : layers) all.push_back(&layer);
-  std::vector<at::Tensor> outputs = nn::project(x, all, nn::num_tokens(batch), pass);
-  if (layers.size() > 1 || parts.size() == 1) return outputs;
-  const int64_t sum = std::accumulate(parts.begin(), parts.end(), int64_t{0});
-  for (int64_t& part : parts) part = outputs[0].size(1) * part / sum;
-  return at::split_with_sizes(outputs[0], parts, 1);
-}
-
-// (N, K of H / K queries, a key and a value of d each) -> q (N, H d), k and v (N, K d): rotation
-// and attention want heads side by side.
-std::vector<at::Tensor> by_parts(const at::Tensor& x, int64_t queries_per_key, int64_t head_dim) {
-  const int64_t width = (queries_per_key + 2) * head_dim;
-  const at::Tensor groups = x.view({x.size(0), x.size(1) / width, width});
-  std::vector<at::Tensor> parts =
-      at::split_with_sizes(groups, {queries_per_key * head_dim, head_dim, head_dim}, 2);
-  for (at::Tensor& part : parts) part = part.flatten(1);
-  return parts;
+  const auto of = [&](const char* name, int64_t features) {
+    return nn::Linear(layer + name, nn::Role::MlpInput, c.hidden_size, features, bias);
+  };
+  std::vector<nn::Linear> layers;
+  if (c.family->gated && c.family->fused_gate) {
+    layers.push_back(of(names.gate_up, 2 * c.intermediate_size));
+    return layers;
+  }
+  if (c.family->gated) layers.push_back(of(names.gate, c.intermediate_size));
+  layers.push_back(of(names.up, c.intermediate_size));
+  return layers;
 }
 
 // The names of the norms before attention and before the MLP.
 const char* norm_of_attention(const Config& c) {
-  return c.parallel_residual && !c.shared_norm ? c.family->names.attention_norm : "input_layernorm";
+  return c.parallel_residual && !c.shared_norm ? c.family->names.attention_norm
+                                               : c.family->names.first_norm;
 }
 
 const char* norm_of_mlp(const Config& c) {
   const bool has_own = c.parallel_residual || c.family->norms == Norms::Both;
-  return has_own ? c.family->names.mlp_norm : "post_attention_layernorm";
+  return has_own ? c.family->names.mlp_norm : c.family->names.second_norm;
 }
 
 }  // namespace
@@ -157,8 +116,6 @@ nn::State Embedding::forward(const nn::State& input, const nn::Batch& batch, con
 Block::Block(const Config& c, int64_t layer, const Rope* rope)
     : Unit("block " + std::to_string(layer), nn::UnitKind::Block),
       config_(c),
-      layer_(layer),
-      rope_(rope),
       name_(c.family->names.layers + std::to_string(layer) + "."),
       before_attention_(
           block_norm(c, c.family->norms != Norms::After, name_ + norm_of_attention(c))),
@@ -168,13 +125,7 @@ Block::Block(const Config& c, int64_t layer, const Rope* rope)
           block_norm(c, c.family->norms != Norms::After && !c.shared_norm, name_ + norm_of_mlp(c))),
       after_mlp_(
           block_norm(c, c.family->norms != Norms::Before, name_ + c.family->names.after_mlp_norm)),
-      qkv_(qkv_layers(c, name_)),
-      o_(name_ + c.family->names.output, nn::Role::Projection, c.num_attention_heads * c.head_dim,
-         c.hidden_size, bias_if(c.output_bias)),
-      q_norm_(qk_norm(c, name_ + "self_attn.q_norm", c.num_attention_heads)),
-      k_norm_(qk_norm(c, name_ + "self_attn.k_norm", c.num_key_value_heads)) {
-  if (c.family->sinks)
-    sinks_ = {.name = name_ + "self_attn.sinks", .shape = {c.num_attention_heads}, .value = {}};
+      mixer_(make_mixer(c, layer, name_, rope)) {
   if (c.layers[static_cast<size_t>(layer)].experts) {
     experts_.emplace(c, layer, name_);
     return;
@@ -190,11 +141,7 @@ std::vector<nn::Parameter*> Block::parameters() {
     if (norm) norm->list(all);
   };
   add(before_attention_);
-  for (nn::Linear& linear : qkv_) linear.list(all);
-  o_.list(all);
-  for (auto* norm : {&q_norm_, &k_norm_})
-    if (*norm) all.push_back(&(*norm)->weight);
-  if (sinks_) all.push_back(&*sinks_);
+  mixer_->list(all);
   for (auto* norm : {&after_attention_, &before_mlp_}) add(*norm);
   if (experts_) experts_->list(all);
   for (nn::Linear& linear : gate_up_) linear.list(all);
@@ -205,8 +152,7 @@ std::vector<nn::Parameter*> Block::parameters() {
 
 std::vector<nn::Linear*> Block::linears() {
   std::vector<nn::Linear*> all;
-  for (nn::Linear& linear : qkv_) all.push_back(&linear);
-  all.push_back(&o_);
+  mixer_->list(all);
   if (experts_) experts_->list(all);
   for (nn::Linear& linear : gate_up_) all.push_back(&linear);
   if (down_) all.push_back(&*down_);
@@ -215,36 +161,6 @@ std::vector<nn::Linear*> Block::linears() {
 
 std::vector<std::vector<nn::Parameter*>> Block::experts() {
   return experts_ ? experts_->parameters_of_each() : std::vector<std::vector<nn::Parameter*>>();
-}
-
-at::Tensor Block::attend(const at::Tensor& x, const nn::Batch& batch, const nn::Pass& pass) const {
-  const int64_t d = config_.head_dim;
-  const Layer& layer = config_.layers[static_cast<size_t>(layer_)];
-  const int64_t q = config_.num_attention_heads, kv = config_.num_key_value_heads;
-  std::vector<at::Tensor> qkv = config_.family->interleaved
-                                    ? by_parts(project(x, qkv_, {1}, batch, pass)[0], q / kv, d)
-                                    : project(x, qkv_, {q, kv, kv}, batch, pass);
-  if (q_norm_) qkv[0] = q_norm_->forward_heads(qkv[0]);
-  if (k_norm_) qkv[1] = k_norm_->forward_heads(qkv[1]);
-  nn::Batch placed = batch;
-  if (rope_ != nullptr) placed.positions = rope_->places(batch);
-  if (rope_ != nullptr && rope_->tables().query_scale.defined())
-    qkv[0] = at::mul(qkv[0], ops::embedding(placed.positions, rope_->tables().query_scale,
-                                            qkv[0].scalar_type()));
-  for (at::Tensor& heads : qkv) heads = nn::split_heads(heads, d);
-  const nn::AttentionOptions options{
-      .scale = config_.attention_scale,
-      .rope = rope_ == nullptr ? nullptr : &rope_->tables(),
-      .sliding_window = layer.sliding_window,
-      .score_cap = config_.score_cap,
-      .sinks = sinks_ ? nn::trained_input(*sinks_, at::kFloat) : at::Tensor(),
-      .bias_table = {},
-      .dropout = config_.attention_dropout,
-      .site = name_ + "self_attn",
-      .queries = &qkv_.front()};
-  return nn::dropout(
-      o_.forward(nn::causal_attention(qkv[0], qkv[1], qkv[2], layer_, options, placed, pass), pass),
-      config_.residual_dropout, name_ + "self_attn.dropout", pass, o_.weight());
 }
 
 at::Tensor Block::mlp(const at::Tensor& x, nn::State& state, const nn::Batch& batch,
@@ -272,7 +188,7 @@ nn::State Block::forward(const nn::State& input, const nn::Batch& batch, const n
   at::Tensor read = hidden;
   if (before_attention_) std::tie(hidden, read) = before_attention_->forward_beside(hidden);
   at::Tensor x = config_.shared_norm ? read : at::Tensor();
-  at::Tensor added = attend(std::exchange(read, {}), batch, pass);
+  at::Tensor added = mixer_->forward(std::exchange(read, {}), batch, pass);
   added = scaled(normed(after_attention_, added));
   at::Tensor sum;
   if (config_.parallel_residual) {
@@ -362,7 +278,14 @@ std::vector<nn::SplitRow> DecoderModel::split() const {
                                    {"dense_h_to_4h", nn::by_rows()},
                                    {"dense_4h_to_h", nn::by_columns()},
                                    {"embed_out", nn::by_rows()},
-                                   {"self_attn.sinks", nn::by_rows()}};
+                                   {"self_attn.sinks", nn::by_rows()},
+                                   {"self_attn.out_proj", nn::by_columns()},
+                                   {"conv.in_proj", nn::by_rows(3)},
+                                   {"conv.conv", nn::by_rows()},
+                                   {"conv.out_proj", nn::by_columns()},
+                                   {"feed_forward.w1", nn::by_rows()},
+                                   {"feed_forward.w2", nn::by_columns()},
+                                   {"feed_forward.w3", nn::by_rows()}};
   if (config_.family->qk_norm == QkNorm::Head) return all;
   all.push_back({"q_norm", nn::by_rows()});
   all.push_back({"k_norm", nn::by_rows()});
@@ -380,12 +303,20 @@ std::vector<HeadCount> DecoderModel::head_counts() const {
   return counts;
 }
 
-// A token computes with a few of a block's experts.
+// A token computes with a few of a block's experts; a block without attention has no scores.
 double DecoderModel::flops_per_token(double seqlen, double pictures) const {
+  const int64_t features = config_.num_attention_heads * config_.head_dim;
   double flops = Model::flops_per_token(seqlen, pictures);
+  for (const Layer& layer : config_.layers)
+    if (layer.mixer != MixerKind::Attention) flops -= 6.0 * static_cast<double>(features) * seqlen;
   for (const auto& block : blocks_)
     if (auto& experts = block->mixture()) flops -= experts->idle_flops_per_token();
   return flops;
+}
+
+bool DecoderModel::all_attend() const {
+  return std::ranges::all_of(
+      config_.layers, [](const Layer& layer) { return layer.mixer == MixerKind::Attention; });
 }
 
 void DecoderModel::prepare(at::Device device, int64_t max_seqlen) {

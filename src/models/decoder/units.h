@@ -11,12 +11,12 @@
 #include <variant>
 #include <vector>
 
-#include "core/nn/attention.h"
 #include "core/nn/functions.h"
 #include "core/nn/head.h"
 #include "core/nn/linear.h"
 #include "models/decoder/config.h"
 #include "models/decoder/experts.h"
+#include "models/decoder/mixer.h"
 #include "models/decoder/rope.h"
 #include "models/model.h"
 #include "models/score_head.h"
@@ -65,24 +65,17 @@ class Block final : public nn::Unit {
   std::optional<Experts>& mixture() { return experts_; }
 
  private:
-  // (c, D) -> (c, D)
-  at::Tensor attend(const at::Tensor& x, const nn::Batch& batch, const nn::Pass& pass) const;
   // `state`: the unit's output, of which experts take note.
   at::Tensor mlp(const at::Tensor& x, nn::State& state, const nn::Batch& batch,
                  const nn::Pass& pass) const;
 
   const Config& config_;
-  int64_t layer_;
-  const Rope* rope_;
   std::string name_;
   // What `norms` of the family says: before and after attention, before and after the MLP.
   std::optional<Norm> before_attention_, after_attention_, before_mlp_, after_mlp_;
-  std::vector<nn::Linear> qkv_;  // one each, or one for all
-  nn::Linear o_;
-  std::optional<nn::RmsNorm> q_norm_, k_norm_;
-  std::optional<nn::Parameter> sinks_;  // (H)
-  std::optional<Experts> experts_;      // in place of the following
-  std::vector<nn::Linear> gate_up_;     // gate and up, or one for both; up alone without a gate
+  std::unique_ptr<Mixer> mixer_;
+  std::optional<Experts> experts_;   // in place of the following
+  std::vector<nn::Linear> gate_up_;  // gate and up, or one for both; up alone without a gate
   std::optional<nn::Linear> down_;
 };
 
@@ -115,7 +108,8 @@ class DecoderModel final : public Model {
   data::Reading reads() const override {
     return reading_of(config_.labels, config_.json.value("pad_token_id", nlohmann::json()),
                       {.marks_padding = config_.num_experts > 0,
-                       .rotates_by_length = config_.rope.type == kernels::cpu::RopeType::LongRope});
+                       .rotates_by_length = config_.rope.type == kernels::cpu::RopeType::LongRope,
+                       .reads_rows_before = !all_attend()});
   }
   std::vector<std::string> labels() const override { return config_.labels; }
   Placement placement(Layout layout, const nn::Parameter& parameter) const override;
@@ -135,6 +129,8 @@ class DecoderModel final : public Model {
  private:
   // Null where the layer does not rotate.
   const Rope* rope_of(int64_t layer) const;
+  // Whether every block has attention.
+  bool all_attend() const;
 
   Config config_;
   Rope rope_, window_rope_;

@@ -118,6 +118,9 @@ TEST_F(FromConfig, PublishedSizesOfDecoders) {
   expect("ernie4_5", 103424, 1024, 3072, 18, 16, 2, {{"use_bias", false}}, 360'748'032);
   expect("seed_oss", 155136, 5120, 27648, 64, 80, 8, {{"attention_out_bias", false}},
          36'151'104'512);
+  const json usual = {{"full_attn_idxs", {2, 5, 8, 10, 12, 14}}, {"block_dim", 1024}};
+  expect("lfm2", 65536, 1024, 6656, 16, 16, 8, usual, 354'483'968);
+  expect("lfm2", 65536, 2048, 12288, 16, 32, 8, usual, 1'170'340'608);
   expect("gemma2", 256000, 2304, 9216, 26, 8, 4, {{"cache_implementation", "hybrid"}},
          2'614'341'888);
   expect("gemma3_text", 262144, 1152, 6912, 26, 4, 1, {{"sliding_window", 512}}, 999'885'952);

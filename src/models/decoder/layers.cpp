@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/decoder/layers.h"
+
+#include <ATen/ops/split_with_sizes.h>
+
+#include <numeric>
+
+namespace snug::models::decoder {
+
+std::vector<at::Tensor> project(const at::Tensor& x, const std::vector<nn::Linear>& layers,
+                                std::vector<int64_t> parts, const nn::Batch& batch,
+                                const nn::Pass& pass) {
+  std::vector<const nn::Linear*> all;
+  for (const nn::Linear& layer : layers) all.push_back(&layer);
+  std::vector<at::Tensor> outputs = nn::project(x, all, nn::num_tokens(batch), pass);
+  if (layers.size() > 1 || parts.size() == 1) return outputs;
+  const int64_t sum = std::accumulate(parts.begin(), parts.end(), int64_t{0});
+  for (int64_t& part : parts) part = outputs[0].size(1) * part / sum;
+  return at::split_with_sizes(outputs[0], parts, 1);
+}
+
+}  // namespace snug::models::decoder

@@ -1,0 +1,26 @@
+// What the parts of a decoder's block share in making and calling their layers.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/nn/functions.h"
+#include "core/nn/linear.h"
+#include "models/decoder/config.h"
+
+namespace snug::models::decoder {
+
+inline nn::Bias bias_if(bool present) { return present ? nn::Bias::Present : nn::Bias::None; }
+
+inline nn::RmsNorm rms_norm(const Config& c, const std::string& name, int64_t size) {
+  return {name, size, c.rms_norm_eps, c.norm_form};
+}
+
+// Each layer's outputs for x; those of a fused layer cut in proportion to `parts`. split()'s
+// backward assembles their gradients in one tensor.
+std::vector<at::Tensor> project(const at::Tensor& x, const std::vector<nn::Linear>& layers,
+                                std::vector<int64_t> parts, const nn::Batch& batch,
+                                const nn::Pass& pass);
+
+}  // namespace snug::models::decoder
