@@ -10,6 +10,7 @@
 #include "core/kernels/cpu/elementwise.h"
 #include "core/kernels/cpu/four_bit_coder.h"
 #include "core/kernels/cross_entropy.h"
+#include "core/kernels/delta_rule.h"
 #include "core/kernels/dropout.h"
 #include "core/kernels/dynamic_map.h"
 #include "core/kernels/embedding.h"
@@ -150,5 +151,81 @@ SNUG_PER_ISA(void accumulate_range(void* y, Scalar y_type, const void* x, Scalar
                                    float alpha, int64_t begin, int64_t end))
 SNUG_PER_ISA(void scale_range(void* x, Scalar type, float factor, int64_t begin, int64_t end))
 SNUG_PER_ISA(void fill_range(void* x, Scalar type, float value, int64_t begin, int64_t end))
+
+// --- The gated delta rule, within a chunk; the names are those of core/kernels/delta_rule.h.
+
+// Rows of `dim` elements, `stride` apart.
+struct TypedRows {
+  const void* data = nullptr;
+  Scalar type = Scalar::F32;
+  int64_t stride = 0, rows = 0, dim = 0;
+};
+// Floats in panels of `width` columns, as a product's right operand: (i, j) lies at
+// data[(j / width * height + i) * width + j % width]. A row's last panel is filled up with zeros.
+struct ColumnPanels {
+  float* data = nullptr;
+  int64_t height = 0, width = 0;
+  int64_t cols = 0;
+};
+// A square of a chunk's scores has rows of `stride` floats, a multiple of 16. Beside the triangle
+// that a function writes it writes zeros.
+struct ScoreSquare {
+  float* data = nullptr;
+  int64_t stride = 0;
+};
+
+// out = factor * x / sqrt(sum(x²) + kDeltaRuleEps), row by row.
+SNUG_PER_ISA(void delta_unit_rows(const TypedRows& x, float factor, float* out, int64_t out_stride))
+// The gradient of that: dx (rows, dim) of x's type, `dx_stride` apart.
+SNUG_PER_ISA(void delta_unit_rows_backward(const TypedRows& x, float factor, const float* d_out,
+                                           int64_t d_out_stride, void* dx, int64_t dx_stride))
+
+// Running sums b of log decays in two parts, since they may be large and their differences small.
+struct DeltaSums {
+  const float *high = nullptr, *low = nullptr;
+  int64_t count = 0;
+};
+// D, exp(b) and exp(B - b).
+SNUG_PER_ISA(void delta_decays(const DeltaSums& sums, const ScoreSquare& decay, float* from_start,
+                               float* to_end))
+// out = D * scores for j <= i, or for j < i. What `scores` has beyond is not read as a number.
+enum class Triangle { WithDiagonal, Strict };
+SNUG_PER_ISA(void delta_decay_scores(const ScoreSquare& decay, const ScoreSquare& scores,
+                                     Triangle triangle, int64_t rows, const ScoreSquare& out))
+// Y = X - X (beta Y)
+SNUG_PER_ISA(void delta_substitute(const ScoreSquare& x, const float* beta, int64_t rows,
+                                   const ScoreSquare& y))
+// dP = D * dP, dX = D * dX, and P * dP + X * dX (of the old ones, below the diagonal) added to db
+// by rows and taken from it by columns. `columns` has room for a row of scores.
+struct DeltaScoreGradients {
+  ScoreSquare decay, p, x, dp, dx;
+  int64_t rows = 0;
+  float* columns = nullptr;
+  float* db = nullptr;
+};
+SNUG_PER_ISA(void delta_score_gradients(const DeltaScoreGradients& args))
+
+SNUG_PER_ISA(void delta_load_rows(const TypedRows& x, const ColumnPanels& out))
+// x = v - factors * x
+SNUG_PER_ISA(void delta_residual(const TypedRows& v, const float* factors, const ColumnPanels& x))
+// out = factors * x; out may be x
+SNUG_PER_ISA(void delta_scale_rows(const float* factors, const ColumnPanels& x, int64_t rows,
+                                   const ColumnPanels& out))
+// out[i] = x_i · y_i
+SNUG_PER_ISA(void delta_dot_rows(const ColumnPanels& x, const ColumnPanels& y, int64_t rows,
+                                 float* out))
+// sums += factors * x, and dots[i] = factors[i] (x_i · y_i), for rows of `dim` floats.
+struct DeltaRowSums {
+  const float *x = nullptr, *y = nullptr;
+  float* sums = nullptr;
+  int64_t stride = 0, rows = 0, dim = 0;  // the stride is that of all three
+  const float* factors = nullptr;
+  float* dots = nullptr;
+};
+SNUG_PER_ISA(void delta_add_rows(const DeltaRowSums& args))
+
+// One value head of one sequence: `room` is for for 2 dk + 2 dv floats.
+SNUG_PER_ISA(void delta_step_head(const DeltaRuleStep& args, int64_t sequence, int64_t head,
+                                  float* room))
 
 }  // namespace snug::kernels::cpu
