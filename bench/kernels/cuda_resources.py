@@ -54,6 +54,7 @@ class Source:
     threads: int
     bytes: str
     dynamic_shared: bool
+    shares: int  # bytes that it asks for at a launch, at most, where that is no row
 
 
 def demangled(names):
@@ -63,16 +64,16 @@ def demangled(names):
 
 def kernel_name(signature):
     """'add_shares' of 'snug::kernels::cuda::(anonymous namespace)::add_shares(float const*, …)'; CUB's stay long."""
-    own = re.match(r"(?:void )?snug::kernels::cuda::(?:\(anonymous namespace\)::)?(\w+)", signature)
+    own = re.match(r"(?:void )?snug::kernels::cuda::(?:(?:\w+|\(anonymous namespace\))::)*(\w+)", signature)
     return own[1] if own else re.match(r"(?:void )?((?:[\w:]|\(anonymous namespace\))+)", signature)[1]
 
 
-def read_report(path):
-    """Compiled of each kernel that ptxas reported."""
+def read_report(file, path):
+    """Compiled of each kernel that ptxas reported of the file of that name."""
     found, current, function = [], None, None
     for line in path.read_text().splitlines():
         if entry := re.search(r"Compiling entry function '(\S+)' for '(\w+)'", line):
-            current = Compiled(path.name.split(".")[0], entry[1], entry[2])
+            current = Compiled(file, entry[1], entry[2])
             found.append(current)
         elif spills := re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads", line):
             current.spilled += int(spills[1]) + int(spills[2])
@@ -93,9 +94,15 @@ def read_source(path):
     moved = dict(re.findall(r"^//   (\w+): (.+)$", text, re.M))
     text += "".join((SOURCES / name).read_text() for name in re.findall(r'"core/kernels/cuda/([\w/]+\.cuh)"', text))
     kernels = {}
-    for bounds, name in re.findall(r"__global__ void(?: __launch_bounds__\((\w+)\))?\s+(\w+)\(", text):
+    for bounds, name in re.findall(r"__global__ void(?: __launch_bounds__\((\w+)(?:, \d+)?\))?\s+(\w+)\(", text):
         body = text.split(f" {name}(", 1)[1].split("\n}", 1)[0]
-        kernels[name] = Source(int(constants.get(bounds, bounds or 0)), moved.get(name, ""), "dynamic_shared_floats()" in body)
+        shares = re.search(r"; shares (\d+)$", moved.get(name, ""))
+        kernels[name] = Source(
+            threads=int(constants.get(bounds, bounds or 0)),
+            bytes=moved.get(name, "").split("; shares ")[0],
+            dynamic_shared="dynamic_shared_floats()" in body and not shares,
+            shares=int(shares[1]) if shares else 0,
+        )
     return kernels
 
 
@@ -155,7 +162,7 @@ def table(compiled, sources, compiler):
     for (file, kernel), of in sorted(by_kernel.items()):
         source = sources[file][kernel]
         registers = {name: max(one.registers for one in of[name]) for name in DEVICES}
-        shared = {name: max(one.shared for one in of[name]) for name in DEVICES}
+        shared = {name: max(one.shared for one in of[name]) + source.shares for name in DEVICES}
         share = {
             name: 100 * warps_per_multiprocessor(device, source.threads, registers[name], shared[name]) * 32 // device.threads
             for name, device in DEVICES.items()
@@ -181,15 +188,15 @@ def main():
     parser.add_argument("--write", action="store_true", help="write the table into docs/benchmarks.md")
     args = parser.parse_args()
     folder = args.build / "src" / "core" / "kernels" / "CMakeFiles" / "snug_kernels_cuda.dir" / "cuda"
-    files = {path.stem: path for path in sorted(SOURCES.rglob("*.cu"), key=lambda path: path.name)}
-    paths = {name: folder / f"{path.relative_to(SOURCES)}.o.ptxas" for name, path in files.items()}
+    names = [str(path.relative_to(SOURCES).with_suffix("")) for path in sorted(SOURCES.rglob("*.cu"))]
+    paths = {name: folder / f"{name}.cu.o.ptxas" for name in names}
     if not paths:
         sys.exit(f"no kernels in {SOURCES}")
     missing = [str(path) for path in paths.values() if not path.exists()]
     if missing:
         sys.exit(f"not there: {', '.join(missing)}; build the target snug_kernels_cuda")
-    sources = {name: read_source(path) for name, path in files.items()}
-    compiled = [one for path in paths.values() for one in read_report(path)]
+    sources = {name: read_source(SOURCES / f"{name}.cu") for name in paths}
+    compiled = [one for name, path in paths.items() for one in read_report(name, path)]
     if faults := check(compiled, sources):
         sys.exit("\n".join(faults))
     print(f"{len(compiled)} kernels of {len(paths)} files: nothing spills, every launch bound and shared memory fits")

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "core/kernels/delta_rule.h"
 #include "core/ops/device/carried.h"
+#include "core/ops/device/cuda.h"
 #include "core/ops/device/device.h"
 #include "core/ops/device/kept.h"
 
@@ -57,8 +58,14 @@ struct DeltaRuleFunction : torch::autograd::Function<DeltaRuleFunction> {
     const variable_list inputs = {q, k, v, g, beta};
     at::Tensor out = room_like(v);
     const kernels::DeltaRuleForward args = forward_args(inputs, context, out);
-    with_workspace(q, kernels::cpu::delta_rule_forward_workspace_bytes(args),
-                   [&](void* scratch) { kernels::cpu::delta_rule_forward(args, scratch); });
+    const int64_t bytes = kernel_device(q) == at::kCUDA
+                              ? cuda::delta_rule_forward_workspace_bytes(args.sizes)
+                              : kernels::cpu::delta_rule_forward_workspace_bytes(args);
+    with_workspace(q, bytes, [&](void* scratch) {
+      run_on(
+          q, [&] { kernels::cpu::delta_rule_forward(args, scratch); },
+          [&] { cuda::delta_rule_forward(args, scratch); });
+    });
     keep(ctx, inputs);
     DeltaRuleContext own = context;
     own.final_states.reset();
@@ -79,8 +86,14 @@ struct DeltaRuleFunction : torch::autograd::Function<DeltaRuleFunction> {
         .dv = write_pointer(gradients[2]),
         .dg = write_pointer<float>(gradients[3]),
         .dbeta = write_pointer<float>(gradients[4])};
-    with_workspace(d_out, kernels::cpu::delta_rule_backward_workspace_bytes(args.forward),
-                   [&](void* scratch) { kernels::cpu::delta_rule_backward(args, scratch); });
+    const int64_t bytes = kernel_device(d_out) == at::kCUDA
+                              ? cuda::delta_rule_backward_workspace_bytes(args.forward.sizes)
+                              : kernels::cpu::delta_rule_backward_workspace_bytes(args.forward);
+    with_workspace(d_out, bytes, [&](void* scratch) {
+      run_on(
+          d_out, [&] { kernels::cpu::delta_rule_backward(args, scratch); },
+          [&] { cuda::delta_rule_backward(args, scratch); });
+    });
     gradients.emplace_back();
     return gradients;
   }
@@ -92,8 +105,6 @@ bool has_whole_rows(const at::Tensor& x) {
 
 void check_inputs(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                   const at::Tensor& g, const at::Tensor& beta) {
-  SNUG_CHECK(kernel_device(q) == at::kCPU, "the delta rule has no kernel for {} yet",
-             at::DeviceTypeName(kernel_device(q), /*lower_case=*/true));
   SNUG_CHECK(has_whole_rows(q) && has_whole_rows(k) && has_whole_rows(v),
              "the delta rule takes q, k and v as (tokens, heads, dim), a token's heads together");
   SNUG_CHECK(q.sizes() == k.sizes() && q.size(0) == v.size(0) && v.size(1) % q.size(1) == 0,
@@ -132,23 +143,24 @@ at::Tensor gated_delta_step(const at::Tensor& q, const at::Tensor& k, const at::
   check_inputs(q, k, v, g, beta);
   check_states(states, v.size(0), q, v);
   at::Tensor out = room_like(v);
-  if (q.is_meta()) return out;
-  kernels::cpu::delta_rule_step({.type = to_scalar(v.scalar_type()),
-                                 .num_sequences = v.size(0),
-                                 .num_key_heads = q.size(1),
-                                 .num_value_heads = v.size(1),
-                                 .key_dim = q.size(2),
-                                 .value_dim = v.size(2),
-                                 .q = read_pointer(q),
-                                 .k = read_pointer(k),
-                                 .v = read_pointer(v),
-                                 .q_stride = q.stride(0),
-                                 .k_stride = k.stride(0),
-                                 .v_stride = v.stride(0),
-                                 .g = read_pointer<float>(g),
-                                 .beta = read_pointer<float>(beta),
-                                 .states = write_pointer<float>(states),
-                                 .out = write_pointer(out)});
+  const kernels::DeltaRuleStep args{.type = to_scalar(v.scalar_type()),
+                                    .num_sequences = v.size(0),
+                                    .num_key_heads = q.size(1),
+                                    .num_value_heads = v.size(1),
+                                    .key_dim = q.size(2),
+                                    .value_dim = v.size(2),
+                                    .q = read_pointer(q),
+                                    .k = read_pointer(k),
+                                    .v = read_pointer(v),
+                                    .q_stride = q.stride(0),
+                                    .k_stride = k.stride(0),
+                                    .v_stride = v.stride(0),
+                                    .g = read_pointer<float>(g),
+                                    .beta = read_pointer<float>(beta),
+                                    .states = write_pointer<float>(states),
+                                    .out = write_pointer(out)};
+  run_on(
+      q, [&] { kernels::cpu::delta_rule_step(args); }, [&] { cuda::delta_rule_step(args); });
   return out;
 }
 

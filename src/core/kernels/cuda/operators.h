@@ -8,6 +8,7 @@
 #include "core/kernels/cpu/quantized.h"
 #include "core/kernels/cross_entropy.h"
 #include "core/kernels/cuda/launch.h"
+#include "core/kernels/delta_rule.h"
 #include "core/kernels/dropout.h"
 #include "core/kernels/embedding.h"
 #include "core/kernels/heads.h"
@@ -53,6 +54,14 @@ void cross_entropy_part_sums(const CrossEntropy& args, CrossEntropyPartSums* sum
 void cross_entropy_of_parts(const CrossEntropy& args, const CrossEntropyPartSums* sums,
                             int64_t num_parts, CrossEntropyTotals* totals, void* workspace,
                             cudaStream_t stream);
+
+// Borders lie in device memory; keys have 256 elements at most. Scratch is linear in tokens: in the
+// backward that of every chunk's state and its gradient, in the forward a chunk's scores.
+int64_t delta_rule_forward_workspace_bytes(const DeltaRuleForward& args);
+int64_t delta_rule_backward_workspace_bytes(const DeltaRuleForward& args);
+void delta_rule_forward(const DeltaRuleForward& args, void* workspace, cudaStream_t stream);
+void delta_rule_backward(const DeltaRuleBackward& args, void* workspace, cudaStream_t stream);
+void delta_rule_step(const DeltaRuleStep& args, cudaStream_t stream);
 
 // Elements [begin, begin + count) of a quantized weight, row by row, as numbers; see
 // DequantizeOnDevice, and for the formats core/kernels/quantized_matrix.h.

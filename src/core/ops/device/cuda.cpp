@@ -255,6 +255,26 @@ void image_patches(const kernels::ImagePatches& args) {
   if (!noted(args)) device::image_patches(args, stream(__func__));
 }
 
+int64_t delta_rule_forward_workspace_bytes(const kernels::DeltaRuleSizes& sizes) {
+  return device::delta_rule_forward_workspace_bytes({.sizes = sizes});
+}
+
+int64_t delta_rule_backward_workspace_bytes(const kernels::DeltaRuleSizes& sizes) {
+  return device::delta_rule_backward_workspace_bytes({.sizes = sizes});
+}
+
+void delta_rule_forward(const kernels::DeltaRuleForward& args, void* workspace) {
+  if (!noted(args)) device::delta_rule_forward(args, workspace, stream(__func__));
+}
+
+void delta_rule_backward(const kernels::DeltaRuleBackward& args, void* workspace) {
+  if (!noted(args)) device::delta_rule_backward(args, workspace, stream(__func__));
+}
+
+void delta_rule_step(const kernels::DeltaRuleStep& args) {
+  if (!noted(args)) device::delta_rule_step(args, stream(__func__));
+}
+
 void dropout(const kernels::Dropout& args) {
   if (!noted(args)) device::dropout(args, stream(__func__));
 }

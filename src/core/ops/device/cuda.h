@@ -11,6 +11,7 @@
 #include "core/kernels/attention_scores.h"
 #include "core/kernels/cpu/quantized.h"
 #include "core/kernels/cross_entropy.h"
+#include "core/kernels/delta_rule.h"
 #include "core/kernels/dropout.h"
 #include "core/kernels/embedding.h"
 #include "core/kernels/heads.h"
@@ -73,6 +74,12 @@ void attention_scores_backward(const kernels::AttentionScores& args, const float
 void attention_bias_backward(const kernels::AttentionScores& args, float* sums);
 
 void image_patches(const kernels::ImagePatches& args);
+
+int64_t delta_rule_forward_workspace_bytes(const kernels::DeltaRuleSizes& sizes);
+int64_t delta_rule_backward_workspace_bytes(const kernels::DeltaRuleSizes& sizes);
+void delta_rule_forward(const kernels::DeltaRuleForward& args, void* workspace);
+void delta_rule_backward(const kernels::DeltaRuleBackward& args, void* workspace);
+void delta_rule_step(const kernels::DeltaRuleStep& args);
 
 void dropout(const kernels::Dropout& args);
 

@@ -3,6 +3,7 @@
 // kernels/cuda, since a plan for a GPU can be made anywhere.
 // SPDX-License-Identifier: Apache-2.0
 #include "base/error.h"
+#include "core/kernels/cuda/delta_rule/layout.h"
 #include "core/kernels/cuda/scratch.h"
 #include "core/ops/device/cuda.h"
 #include "core/ops/device/kernel_work.h"
@@ -89,6 +90,19 @@ void attention_bias_backward(const kernels::AttentionScores& args, float* /*sums
   absent(args, ScoreSweep::BiasBackward);
 }
 void image_patches(const kernels::ImagePatches& args) { absent(args); }
+int64_t delta_rule_forward_workspace_bytes(const kernels::DeltaRuleSizes& sizes) {
+  return kernels::cuda::delta::workspace_bytes(sizes, kernels::cuda::delta::Pass::Forward);
+}
+int64_t delta_rule_backward_workspace_bytes(const kernels::DeltaRuleSizes& sizes) {
+  return kernels::cuda::delta::workspace_bytes(sizes, kernels::cuda::delta::Pass::Backward);
+}
+void delta_rule_forward(const kernels::DeltaRuleForward& args, void* /*workspace*/) {
+  absent(args);
+}
+void delta_rule_backward(const kernels::DeltaRuleBackward& args, void* /*workspace*/) {
+  absent(args);
+}
+void delta_rule_step(const kernels::DeltaRuleStep& args) { absent(args); }
 void dropout(const kernels::Dropout& args) { absent(args); }
 int64_t sum_of_squares_workspace_bytes(std::span<const kernels::TensorView> tensors) {
   constexpr int64_t kListBlock = 16384;

@@ -6,6 +6,7 @@
 #include <set>
 #include <tuple>
 
+#include "core/kernels/cuda/delta_rule/layout.h"
 #include "core/kernels/cuda/scratch.h"
 
 namespace snug::ops {
@@ -312,6 +313,67 @@ Work kernel_work(const kernels::ImagePatches& a) {
   return {.name = "image_patches",
           .bytes_read = static_cast<double>(count),
           .bytes_written = bytes_of(a.type, count)};
+}
+
+namespace {
+
+// Arrays of the gated delta rule; scratch is as if all chunks were full.
+struct DeltaArrays {
+  explicit DeltaArrays(const kernels::DeltaRuleSizes& sizes)
+      : of(sizes), chunk(kernels::cuda::delta::layout_of(sizes, nullptr).chunk) {}
+
+  double keys() const { return bytes_of(of.type, of.num_tokens * of.num_key_heads * of.key_dim); }
+  double values() const { return bytes_of(of.type, heads() * of.value_dim); }
+  double gates() const { return floats(heads()); }
+  double square() const { return floats(heads() * chunk); }
+  double float_values() const { return floats(heads() * of.value_dim); }
+  double states() const { return floats(heads() * of.key_dim * of.value_dim) / double(chunk); }
+  // A multiply and an add for each pair of a product, whose depth or width is a chunk, or not.
+  double flops(int of_states, int of_keys, int of_values) const {
+    const auto dk = double(of.key_dim), dv = double(of.value_dim), c = double(chunk);
+    return 2 * double(heads()) * (of_states * dk * dv + c * (of_keys * dk + of_values * dv));
+  }
+  int64_t heads() const { return of.num_tokens * of.num_value_heads; }
+
+  const kernels::DeltaRuleSizes& of;
+  int64_t chunk;
+};
+
+}  // namespace
+
+Work kernel_work(const kernels::DeltaRuleForward& a) {
+  const DeltaArrays n(a.sizes);
+  const double scratch = 2 * n.gates() + 2 * n.square();
+  const double states = a.final_states != nullptr
+                            ? floats(a.sizes.num_documents * a.sizes.num_value_heads *
+                                     a.sizes.key_dim * a.sizes.value_dim)
+                            : 0;
+  return {.name = "delta_rule_forward",
+          .launches = a.sizes.num_documents > 0 ? (a.sizes.max_seqlen > 0 ? 2.0 : 1.0) : 0.0,
+          .bytes_read = 2 * n.keys() + n.values() + 2 * n.gates() + scratch,
+          .bytes_written = n.values() + states + scratch,
+          .flops = n.flops(3, 2, 2)};
+}
+
+Work kernel_work(const kernels::DeltaRuleBackward& a) {
+  const DeltaArrays n(a.forward.sizes);
+  const double scratch = 2 * n.gates() + 3 * n.square() + 2 * n.float_values() + 2 * n.states();
+  return {.name = "delta_rule_backward",
+          .launches = a.forward.sizes.num_tokens > 0 ? 4.0 : 0.0,
+          .bytes_read = 2 * n.keys() + 2 * n.values() + 2 * n.gates() + scratch,
+          .bytes_written = 2 * n.keys() + n.values() + 2 * n.gates() + scratch,
+          .flops = n.flops(8, 6, 5)};
+}
+
+Work kernel_work(const kernels::DeltaRuleStep& a) {
+  const int64_t heads = a.num_sequences * a.num_value_heads;
+  const double keys = bytes_of(a.type, a.num_sequences * a.num_key_heads * a.key_dim);
+  const double values = bytes_of(a.type, heads * a.value_dim);
+  const double states = floats(heads * a.key_dim * a.value_dim);
+  return {.name = "delta_rule_step",
+          .launches = heads > 0 ? 1.0 : 0.0,
+          .bytes_read = 2 * keys + values + 2 * floats(heads) + states,
+          .bytes_written = values + states};
 }
 
 Work kernel_work(const kernels::Dropout& a) {

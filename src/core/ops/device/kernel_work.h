@@ -7,6 +7,7 @@
 #include "core/kernels/activation.h"
 #include "core/kernels/attention_scores.h"
 #include "core/kernels/cross_entropy.h"
+#include "core/kernels/delta_rule.h"
 #include "core/kernels/dropout.h"
 #include "core/kernels/embedding.h"
 #include "core/kernels/heads.h"
@@ -45,6 +46,9 @@ Work kernel_work(const kernels::CrossEntropy& a, Sweep sweep);
 enum class ScoreSweep { Softmax, Probabilities, Backward, BiasBackward };
 Work kernel_work(const kernels::AttentionScores& a, ScoreSweep sweep);
 Work kernel_work(const kernels::ImagePatches& a);
+Work kernel_work(const kernels::DeltaRuleForward& a);
+Work kernel_work(const kernels::DeltaRuleBackward& a);
+Work kernel_work(const kernels::DeltaRuleStep& a);
 Work kernel_work(const kernels::Dropout& a);
 Work kernel_work(const kernels::DequantizeOnDevice& a);
 Work kernel_work(std::span<const kernels::TensorView> tensors);

@@ -1,6 +1,6 @@
 // The gated delta rule against transformers' functions for Qwen3-Next
 // (tests/oracles/delta_rule.py): outputs, last states and every gradient; the single step; what is
-// kept; and on meta, where it has to ask for the same memory as on the cpu.
+// kept; and on meta, where it has to ask for the same memory as on the test's device.
 // SPDX-License-Identifier: Apache-2.0
 #include "core/ops/delta_rule.h"
 
@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/memory/ledger.h"
+#include "core/ops/device/device.h"
 #include "core/ops/device/kept.h"
 #include "support/source_dir.h"
 #include "support/test_device.h"
@@ -29,7 +30,7 @@ const Json& cases() {
 }
 
 at::Tensor tensor_of(const Json& numbers, at::IntArrayRef sizes) {
-  return at::tensor(numbers.get<std::vector<float>>()).view(sizes);
+  return at::tensor(numbers.get<std::vector<float>>()).view(sizes).to(tests::test_device());
 }
 
 // One case of the oracle's.
@@ -44,9 +45,9 @@ struct Case {
     inputs.push_back(leaf("v", {n, hv, dv}));
     for (const char* key : {"g", "beta"}) inputs.push_back(leaf(key, {n, hv}));
     d_out = tensor_of(c["d_out"], {n, hv, dv});
-    context.cu_seqlens = Borders(at::tensor(starts, at::kInt), starts);
+    context.cu_seqlens = Borders(at::tensor(starts, at::kInt).to(d_out.device()), starts);
     context.max_seqlen = *std::max_element(lengths.begin(), lengths.end());
-    context.final_states = at::full({int64_t(lengths.size()), hv, dk, dv}, 7.0, at::kFloat);
+    context.final_states = at::full({int64_t(lengths.size()), hv, dk, dv}, 7.0, d_out.options());
   }
   at::Tensor leaf(const char* key, at::IntArrayRef sizes) const {
     return tensor_of(json[key], sizes).set_requires_grad(true);
@@ -71,6 +72,9 @@ void expect_close(const at::Tensor& got, const Json& numbers, const std::string&
 class DeltaRuleTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() { tests::prepare_test_device(); }
+  void SetUp() override {
+    if (!tests::missing_device().empty()) GTEST_SKIP() << tests::missing_device();
+  }
 };
 
 TEST_F(DeltaRuleTest, GivesTransformersNumbers) {
@@ -97,7 +101,7 @@ TEST_F(DeltaRuleTest, StepsGoOnFromTheStates) {
   const Case c(json);
   const int64_t n = c.inputs[0].size(0), first = n - 5;
   DeltaRuleContext context = c.context;
-  context.cu_seqlens = Borders(at::tensor(std::vector<int32_t>{0, int32_t(first)}, at::kInt));
+  context.cu_seqlens = Borders(at::tensor({0, int32_t(first)}, at::kInt).to(c.d_out.device()));
   context.max_seqlen = first;
   const auto rows = [&](size_t input, int64_t begin, int64_t end) {
     return c.inputs[input].slice(0, begin, end);
@@ -189,9 +193,10 @@ TEST_F(DeltaRuleTest, MetaAsksForTheSameBytes) {
   for (const Json& json : cases()) {
     const Case c(json);
     for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
-      const int64_t on_cpu = peak_on(at::kCPU, c, type);
-      EXPECT_GT(on_cpu, 0);
-      EXPECT_EQ(peak_on(at::kMeta, c, type), on_cpu) << c.name << " " << type;
+      const int64_t there = peak_on(tests::test_device().type(), c, type);
+      EXPECT_GT(there, 0);
+      const StandInGuard planned(tests::test_device().type());
+      EXPECT_EQ(peak_on(at::kMeta, c, type), there) << c.name << " " << type;
     }
   }
 }

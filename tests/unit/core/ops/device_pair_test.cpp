@@ -2,6 +2,7 @@
 // bfloat16. On the cpu it holds the operators to themselves; ctest runs it with cuda too.
 // SPDX-License-Identifier: Apache-2.0
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "core/ops/attention/attention.h"
+#include "core/ops/delta_rule.h"
 #include "core/ops/dropout.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/embedding.h"
@@ -273,6 +275,30 @@ Tensors attend_freely(const Place& p, bool other_keys, bool causal, double dropo
   return p.with_gradients(attention(q, k, v, context), {q, k, v, table});
 }
 
+// Documents of one, two and no whole chunks of tokens.
+Tensors run_delta_rule(const Place& p) {
+  const at::Tensor q = p.leaf(1, {150, 2, 16}), k = p.leaf(2, {150, 2, 16});
+  const at::Tensor v = p.leaf(3, {150, 4, 24});
+  const Place wide{p.device, at::kFloat};
+  const at::Tensor g = wide.leaf(4, {150, 4}), beta = wide.leaf(5, {150, 4});
+  DeltaRuleContext context{.cu_seqlens = p.ints({0, 20, 20, 84, 150}), .max_seqlen = 66};
+  context.final_states = at::empty({4, 4, 16, 24}, g.options());
+  const at::Tensor out = gated_delta_rule(q, k, v, at::neg(at::abs(g)), at::sigmoid(beta), context);
+  Tensors results = p.with_gradients(out, {q, k, v, g, beta});
+  results.push_back(context.final_states);
+  return results;
+}
+
+Tensors step_delta_rule(const Place& p) {
+  const at::NoGradGuard no_grad;
+  const Place wide{p.device, at::kFloat};
+  const at::Tensor states = wide.make(1, {3, 4, 16, 24}).clone();
+  const at::Tensor out = gated_delta_step(
+      p.make(2, {3, 2, 16}), p.make(3, {3, 2, 16}), p.make(4, {3, 4, 24}),
+      at::neg(at::abs(wide.make(5, {3, 4}))), at::sigmoid(wide.make(6, {3, 4})), states);
+  return {out, states};
+}
+
 Tensors run_sum_of_squares(const Place& p) {
   const double sum = sum_of_squares({p.make(1, {5000}), p.make(2, {37, 48})});
   return {at::full({1}, sum, at::kDouble)};
@@ -318,6 +344,8 @@ const std::vector<Operator> kOperators = {
     {"DroppedAttention", [](const Place& p) { return attend_freely(p, true, false, 0.2); }},
     {"BiasedAttention", [](const Place& p) { return attend_freely(p, false, true, 0); }},
     {"BothWaysAttention", [](const Place& p) { return attend_freely(p, false, false, 0); }},
+    {"DeltaRule", run_delta_rule},
+    {"DeltaRuleStep", step_delta_rule},
     {"SumOfSquares", run_sum_of_squares}};
 
 class DevicePairTest : public ::testing::TestWithParam<Operator> {

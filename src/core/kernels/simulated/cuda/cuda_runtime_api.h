@@ -19,7 +19,7 @@
 #define __host__
 #define __forceinline__ inline
 #define __grid_constant__
-#define __launch_bounds__(threads)
+#define __launch_bounds__(...)
 #define __shared__ thread_local  // blocks run one after another, on one thread of the CPU
 
 struct uint3 {

@@ -16,6 +16,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[4] / "support"))
 from mutation import ROOT, Build, is_comment, line_of, run  # noqa: E402
 
 KERNELS = pathlib.Path("src/core/kernels/cuda")
+SOURCES = sorted((ROOT / KERNELS).rglob("*.cu*"))
 TEST = "kernels_simulated_test"
 # What is taken out, and what is put in its place.
 MUTATIONS = [
@@ -45,32 +46,29 @@ def mutants(text):
                 yield line_of(text, found.start()), found[0], text[: found.start()] + found.expand(replacement) + text[found.end() :]
 
 
-def kernel_files():
-    return sorted((ROOT / KERNELS).rglob("*.cu*"))
-
-
 class Mutants:
     def __init__(self, build, work):
         self.build, self.work = build, work
-        for path in kernel_files():
-            copy = self.copy_of(path)
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            copy.write_text(path.read_text())
+        self.copy = work / KERNELS
+        self.copy.mkdir(parents=True)
+        for path in SOURCES:
+            self.copy_of(path).parent.mkdir(exist_ok=True)
+            self.copy_of(path).write_text(path.read_text())
         self.entries = {
-            pathlib.Path(entry["file"]).resolve(): entry
+            pathlib.Path(entry["file"]).resolve().relative_to(ROOT / KERNELS): entry
             for entry in build.entries
             if "snug_kernels_simulated.dir" in entry["command"] and entry["file"].endswith(".cu")
         }
 
     def copy_of(self, path):
-        return self.work / path.relative_to(ROOT)
+        return self.copy / path.relative_to(ROOT / KERNELS)
 
-    def object_of(self, path):
-        return self.work / f"{path.name}.o"
+    def object_of(self, name):
+        return self.work / f"{name.name}.o"
 
-    def compiles(self, path):
-        """The copy of that file; its headers come before the tree's."""
-        words = self.build.compile(self.entries[path], self.copy_of(path), self.object_of(path))
+    def compiles(self, name):
+        """The copy's file of that name; its headers come before the tree's."""
+        words = self.build.compile(self.entries[name], self.copy / name, self.object_of(name))
         at = next(i for i, word in enumerate(words) if word.startswith("-I"))
         words.insert(at, f"-I{self.work}/src")
         return subprocess.run(words, cwd=self.build.folder, capture_output=True, check=False).returncode == 0
@@ -78,12 +76,12 @@ class Mutants:
     def is_caught(self, path, changed):
         """None where it does not compile."""
         self.copy_of(path).write_text(changed)
-        paths = [path] if path.suffix == ".cu" else [file for file in self.entries if file in kernel_files()]
-        compiled = all([self.compiles(file) for file in paths])
+        names = [path.relative_to(ROOT / KERNELS)] if path.suffix == ".cu" else list(self.entries)
+        compiled = all([self.compiles(name) for name in names])
         self.copy_of(path).write_text(path.read_text())
         if not compiled:
             return None
-        words = self.build.link(TEST, [self.object_of(file) for file in paths], self.work / "test")
+        words = self.build.link(TEST, [self.object_of(name) for name in names], self.work / "test")
         subprocess.run(words, cwd=self.build.folder, capture_output=True, check=True)
         return run([self.work / "test", "--gtest_fail_fast"], timeout=120)[0] != 0
 
@@ -96,8 +94,8 @@ def main():
     caught = passed = 0
     with tempfile.TemporaryDirectory() as work:
         tried = Mutants(Build(options.build.resolve()), pathlib.Path(work))
-        for path in kernel_files():
-            if path.name == "launch.cuh" or options.only not in path.name:
+        for path in SOURCES:
+            if path.name == "launch.cuh" or options.only not in str(path):
                 continue
             for line, what, changed in mutants(path.read_text()):
                 result = tried.is_caught(path, changed)
