@@ -274,6 +274,29 @@ TEST(DeltaRule, PackedDocumentsAreThoseComputedAlone) {
   }
 }
 
+TEST(DeltaRule, NotANumberStaysInItsDocument) {
+  const Case c{.sizes = {{0, 70, 80, 150}, 1, 2, 20, 12}};
+  Data data(c);
+  const Results before = compute(c, data);
+  const int64_t row = 2 * 12 + Data::kGap;
+  data.v.set(75 * row, NAN);
+  const Results after = compute(c, data);
+  const auto same = [&](const Array& got, const Array& expected) {
+    const int64_t width = got.size() / c.sizes.tokens();
+    for (int64_t i = 0; i < got.size(); ++i) {
+      if (i / width >= 70 && i / width < 80) continue;
+      ASSERT_EQ(got[i], expected[i]) << "token " << i / width;
+    }
+  };
+  EXPECT_TRUE(std::isnan(after.out[75 * 2 * 12]));
+  same(after.out, before.out);
+  same(after.dq, before.dq);
+  same(after.dk, before.dk);
+  same(after.dv, before.dv);
+  same(after.dg, before.dg);
+  same(after.dbeta, before.dbeta);
+}
+
 TEST(DeltaRule, StepsAreTheForward) {
   on_every_isa([] {
     for (const Scalar type : kAllTypes) {

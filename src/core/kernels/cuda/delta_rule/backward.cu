@@ -75,7 +75,7 @@ __device__ void solve_back(const Back<T>& a, const BackShared<C>& s, const Gates
 }
 
 template <int C, class T>
-__global__ void __launch_bounds__(kDeltaThreads, 1) scan_back(Back<T> a) {
+__global__ void __launch_bounds__(kDeltaThreads) scan_back(Back<T> a) {
   const Layout& layout = a.in.layout;
   const Scratch& scratch = a.in.scratch;
   const int64_t document = blockIdx.x / layout.value_heads, head = blockIdx.x % layout.value_heads;
@@ -299,8 +299,8 @@ __device__ void store_decay_gradients(const Gradients<T>& a, const GradientShare
 template <int C>
 __device__ void add_dots(const GradientShared<C>& s) {
   const int row = Tile<C>::kRows * warp_of() + lane_of();
-  if (lane_of() < Tile<C>::kRows) s.db[row] += s.late[row];
   __syncwarp();
+  if (lane_of() < Tile<C>::kRows) s.db[row] += s.late[row];
 }
 
 template <int C, class T>
@@ -360,13 +360,11 @@ __global__ void __launch_bounds__(kDeltaThreads, 1) chunk_gradients(Gradients<T>
     __syncthreads();  // the head before is done with what is loaded now
     const Gates gates = load_gates<C>(layout, scratch, a.in.beta, chunk, place.head, s.gates);
     load_head(a, s, place);
-    __syncthreads();
     compute_scores(a, s, gates, place);
     load_unit_rows<C>(a.in.q + chunk.first * a.in.q_stride + key_head * dim, a.in.q_stride, dim,
                       chunk.count, query_factor, s.keys, Of::kKeys);
     add_through_states(layout, s, place, a.d_out, static_cast<const float*>(nullptr),
                        scratch.states, gates.from_start, 1.f, dq, s.late);
-    __syncwarp();
     add_dots(s);
     add_transposed(s.dp, C, s.keys, Of::kKeys, C, dk);
     __syncthreads();
@@ -374,7 +372,6 @@ __global__ void __launch_bounds__(kDeltaThreads, 1) chunk_gradients(Gradients<T>
                       chunk.count, 1.f, s.keys, Of::kKeys);
     add_through_states(layout, s, place, scratch.z, gates.beta, scratch.states, gates.from_start,
                        -1.f, dk, s.late);
-    __syncwarp();
     add_dots(s);
     add_through_states(layout, s, place, scratch.e, gates.beta, scratch.d_states, gates.to_end, 1.f,
                        dk, s.late);
@@ -382,8 +379,8 @@ __global__ void __launch_bounds__(kDeltaThreads, 1) chunk_gradients(Gradients<T>
     add_product(s.dx, C, s.keys, Of::kKeys, 1, C, dk);
     add_transposed(s.dx, C, s.keys, Of::kKeys, C, dk);
     store_beta_gradients(a, place);
+    // The sum over the block is a barrier: all warps' db and late are there behind it.
     const float of_state = gates.from_start[chunk.count - 1] * state_dot(layout, scratch, place);
-    __syncthreads();
     if (threadIdx.x == 0) store_decay_gradients(a, s, place, of_state);
   }
   store_unit_gradients<C>(layout, chunk, a.in.q, a.in.q_stride, query_factor, key_head, dq, a.dq);

@@ -12,6 +12,8 @@
 
 namespace snug::kernels::cuda::delta {
 
+// Kernels whose bounds say one block a multiprocessor would else spill registers to make room for
+// two.
 constexpr int kDeltaThreads = 256;
 constexpr int kWarps = kDeltaThreads / 32;
 constexpr int kSlice = 32;  // columns of a state that a block has
@@ -136,6 +138,7 @@ __device__ void add_product(const float* left, int64_t left_stride, const float*
                             float (&sums)[kRows][kCols]) {
   const float* rows = left + kRows * warp_of() * left_stride;
   const float* cols = right + lane_of() * col_stride;
+#pragma unroll 1
   for (int64_t p = 0; p < depth; p += 4) {
     float values[4][kCols];
 #pragma unroll
