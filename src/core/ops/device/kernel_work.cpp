@@ -341,27 +341,27 @@ struct DeltaArrays {
 
 }  // namespace
 
+// What each launch reads counts once for it: keys, gates and scores are read by several.
 Work kernel_work(const kernels::DeltaRuleForward& a) {
   const DeltaArrays n(a.sizes);
-  const double scratch = 2 * n.gates() + 2 * n.square();
-  const double states = a.final_states != nullptr
-                            ? floats(a.sizes.num_documents * a.sizes.num_value_heads *
-                                     a.sizes.key_dim * a.sizes.value_dim)
-                            : 0;
+  const bool has_states = a.final_states != nullptr;
+  const int64_t states = has_states ? a.sizes.num_documents * a.sizes.num_value_heads : 0;
   return {.name = "delta_rule_forward",
           .launches = a.sizes.num_documents > 0 ? (a.sizes.max_seqlen > 0 ? 2.0 : 1.0) : 0.0,
-          .bytes_read = 2 * n.keys() + n.values() + 2 * n.gates() + scratch,
-          .bytes_written = n.values() + states + scratch,
+          .bytes_read = 4 * n.keys() + n.values() + 5 * n.gates() + 2 * n.square(),
+          .bytes_written = n.values() + 2 * n.gates() + 2 * n.square() +
+                           floats(states * a.sizes.key_dim * a.sizes.value_dim),
           .flops = n.flops(3, 2, 2)};
 }
 
 Work kernel_work(const kernels::DeltaRuleBackward& a) {
   const DeltaArrays n(a.forward.sizes);
-  const double scratch = 2 * n.gates() + 3 * n.square() + 2 * n.float_values() + 2 * n.states();
   return {.name = "delta_rule_backward",
           .launches = a.forward.sizes.num_tokens > 0 ? 4.0 : 0.0,
-          .bytes_read = 2 * n.keys() + 2 * n.values() + 2 * n.gates() + scratch,
-          .bytes_written = 2 * n.keys() + n.values() + 2 * n.gates() + scratch,
+          .bytes_read = 7 * n.keys() + 3 * n.values() + 11 * n.gates() + 4 * n.square() +
+                        2 * n.float_values() + 2 * n.states(),
+          .bytes_written = 2 * n.keys() + n.values() + 4 * n.gates() + 3 * n.square() +
+                           2 * n.float_values() + 2 * n.states(),
           .flops = n.flops(8, 6, 5)};
 }
 

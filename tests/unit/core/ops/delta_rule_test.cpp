@@ -15,6 +15,7 @@
 #include "core/memory/ledger.h"
 #include "core/ops/device/device.h"
 #include "core/ops/device/kept.h"
+#include "core/ops/device/work.h"
 #include "support/source_dir.h"
 #include "support/test_device.h"
 
@@ -199,6 +200,42 @@ TEST_F(DeltaRuleTest, MetaAsksForTheSameBytes) {
       EXPECT_EQ(peak_on(at::kMeta, c, type), there) << c.name << " " << type;
     }
   }
+}
+
+// What a plan counts for a GPU, of whole chunks.
+TEST_F(DeltaRuleTest, WorkOfAGpuIsCounted) {
+  const StandInGuard gpu(at::kCUDA);
+  const auto zeros = [](at::IntArrayRef sizes, at::ScalarType type) {
+    return at::zeros(sizes, at::TensorOptions(at::kMeta).dtype(type)).set_requires_grad(true);
+  };
+  const at::Tensor q = zeros({128, 1, 16}, at::kBFloat16), v = zeros({128, 2, 32}, at::kBFloat16);
+  const at::Tensor g = zeros({128, 2}, at::kFloat);
+  std::vector<Work> done;
+  {
+    const WorkCounter counter([&](const Work& work) {
+      if (work.name.starts_with("delta")) done.push_back(work);
+    });
+    const DeltaRuleContext context{
+        .cu_seqlens = at::zeros({2}, at::TensorOptions(at::kMeta).dtype(at::kInt)),
+        .max_seqlen = 128};
+    const at::Tensor out = gated_delta_rule(q, q, v, g, g, context);
+    out.backward(at::empty_like(out));
+    gated_delta_step(q.detach(), q.detach(), v.detach(), g.detach(), g.detach(),
+                     zeros({128, 2, 16, 32}, at::kFloat).detach());
+  }
+  ASSERT_EQ(done.size(), 3U);
+  EXPECT_EQ(done[0].name, "delta_rule_forward");
+  EXPECT_EQ(done[0].launches, 2);
+  // Per token and value head: three products with a state, two of a chunk's keys, two of its
+  // values.
+  EXPECT_EQ(done[0].flops, 2.0 * 128 * 2 * (3 * 16 * 32 + 64 * (2 * 16 + 2 * 32)));
+  EXPECT_EQ(done[1].name, "delta_rule_backward");
+  EXPECT_EQ(done[1].launches, 4);
+  // Two states a chunk and head, two float32 values a token and head, and what is smaller.
+  const double states = 2.0 * 2 * 2 * 16 * 32 * 4, values = 2.0 * 128 * 2 * 32 * 4;
+  EXPECT_GT(done[1].bytes_written, states + values);
+  EXPECT_EQ(done[2].launches, 1);
+  EXPECT_EQ(done[2].bytes_written, 128.0 * 2 * (16 * 32 * 4 + 32 * 2));
 }
 
 TEST_F(DeltaRuleTest, LongerDocumentsNeverTakeLess) {

@@ -257,14 +257,14 @@ __device__ void add_through_states(const Layout& layout, const GradientShared<C>
   }
 }
 
-// The states before and behind the chunk, element by element.
-__device__ inline float state_dot(const Layout& layout, const Scratch& scratch,
-                                  const Place& place) {
+// What the decay of the state before the chunk has of its product with the gradient behind it.
+__device__ inline float state_dot(const Layout& layout, const Scratch& scratch, const Place& place,
+                                  float decay) {
   const int64_t begin = layout.state(place.chunk.slot, place.head);
   float sum = 0.f;
   for (int64_t i = threadIdx.x; i < layout.key_dim * layout.value_dim; i += kDeltaThreads)
     sum += scratch.states[begin + i] * scratch.d_states[begin + i];
-  return reduce_block(sum, 0.f, Add{});
+  return reduce_block(decay * sum, 0.f, Add{});
 }
 
 // dbeta_i = Z_i · E_i
@@ -357,7 +357,6 @@ __global__ void __launch_bounds__(kDeltaThreads, 1) chunk_gradients(Gradients<T>
   float dq[Of::kRows][Of::kCols] = {}, dk[Of::kRows][Of::kCols] = {};
   for (int64_t i = 0; i < layout.group(); ++i) {
     const Place place = {chunk, key_head * layout.group() + i};
-    __syncthreads();  // the head before is done with what is loaded now
     const Gates gates = load_gates<C>(layout, scratch, a.in.beta, chunk, place.head, s.gates);
     load_head(a, s, place);
     compute_scores(a, s, gates, place);
@@ -379,8 +378,9 @@ __global__ void __launch_bounds__(kDeltaThreads, 1) chunk_gradients(Gradients<T>
     add_product(s.dx, C, s.keys, Of::kKeys, 1, C, dk);
     add_transposed(s.dx, C, s.keys, Of::kKeys, C, dk);
     store_beta_gradients(a, place);
-    // The sum over the block is a barrier: all warps' db and late are there behind it.
-    const float of_state = gates.from_start[chunk.count - 1] * state_dot(layout, scratch, place);
+    // The sum over the block is a barrier: behind it all warps' db and late are there, and nobody
+    // reads the gates any more.
+    const float of_state = state_dot(layout, scratch, place, gates.from_start[chunk.count - 1]);
     if (threadIdx.x == 0) store_decay_gradients(a, s, place, of_state);
   }
   store_unit_gradients<C>(layout, chunk, a.in.q, a.in.q_stride, query_factor, key_head, dq, a.dq);
