@@ -90,20 +90,25 @@ class BackwardTask {
     const int64_t begin = c * sizes_.chunk;
     return {task_.first_token + begin, std::min(sizes_.chunk, task_.num_tokens - begin)};
   }
+  // The state before the first chunk and the gradient of that behind the last are zeros, which
+  // need not be multiplied.
+  bool is_last(int64_t c) const { return c + 1 == num_chunks_; }
   float* state(int64_t c) const { return work_.states + c * work_.state_floats; }
   float* e(int64_t c) const { return work_.e + c * work_.e_floats; }
   float* dq(int64_t c) const { return work_.dq + c * work_.key_floats; }
   float* dk(int64_t c) const { return work_.dk + c * work_.key_floats; }
 
   void compute_states(int64_t head) const {
-    if (num_chunks_ > 0) std::fill_n(state(0), work_.state_floats, 0.f);
     for (int64_t c = 0; c < num_chunks_; ++c) {
       const Chunk chunk = chunk_at(c);
       states_.load_keys(chunk, task_.head);
       states_.load_scores(chunk, head);
-      states_.solve(chunk, head, state(c), e(c));
-      if (c + 1 == num_chunks_) return;
-      std::copy_n(state(c), work_.state_floats, state(c + 1));
+      states_.solve(chunk, head, c == 0 ? nullptr : state(c), e(c));
+      if (is_last(c)) return;
+      if (c == 0)
+        std::fill_n(state(1), work_.state_floats, 0.f);
+      else
+        std::copy_n(state(c), work_.state_floats, state(c + 1));
       states_.advance(chunk, e(c), state(c + 1));
     }
   }
@@ -114,10 +119,11 @@ class BackwardTask {
     load(chunk, head);
     compute_residual_gradient(chunk, c, head);
     pack(chunk, c);
-    add_through_states(chunk, c);
+    if (c > 0) add_through_state_before(chunk, c);
+    if (!is_last(c)) add_through_state_behind(chunk, c);
     add_through_scores(chunk, c);
     store_decay_gradient(chunk, head);
-    step_back(chunk);
+    if (c > 0) step_back(chunk);
   }
 
   void load(const Chunk& chunk, int64_t head) const {
@@ -135,7 +141,7 @@ class BackwardTask {
   // dR = beta Z and with it dV and dbeta.
   void compute_residual_gradient(const Chunk& chunk, int64_t c, int64_t head) const {
     const ColumnPanels dr = chunk_.token_panels(work_.dr);
-    compute_update_gradient(chunk, dr);
+    compute_update_gradient(chunk, c, dr);
     const ColumnPanels scaled = chunk_.token_panels(work_.scaled);
     loops_.scale_rows(chunk_.beta, dr, chunk.count, scaled);
     add_transposed_scores(chunk, chunk_.y, right_of(scaled), into(dr), sizes_.value_dim, -1.f);
@@ -152,14 +158,18 @@ class BackwardTask {
   }
 
   // dU = P' dO + exp(B - b) K dS
-  void compute_update_gradient(const Chunk& chunk, const ColumnPanels& du) const {
-    products_.multiply({.rows = chunk.count,
-                        .cols = sizes_.value_dim,
-                        .depth = sizes_.key_dim,
-                        .left = {chunk_.k_left, sizes_.key_dim},
-                        .right = right_of(chunk_.state_panels(work_.d_state)),
-                        .result = into(du)});
-    loops_.scale_rows(chunk_.to_end, du, chunk.count, du);
+  void compute_update_gradient(const Chunk& chunk, int64_t c, const ColumnPanels& du) const {
+    if (is_last(c)) {
+      std::fill_n(du.data, work_.e_floats, 0.f);
+    } else {
+      products_.multiply({.rows = chunk.count,
+                          .cols = sizes_.value_dim,
+                          .depth = sizes_.key_dim,
+                          .left = {chunk_.k_left, sizes_.key_dim},
+                          .right = right_of(chunk_.state_panels(work_.d_state)),
+                          .result = into(du)});
+      loops_.scale_rows(chunk_.to_end, du, chunk.count, du);
+    }
     add_transposed_scores(chunk, chunk_.p, right_of(chunk_.token_panels(work_.d_out)), into(du),
                           sizes_.value_dim, 1.f);
   }
@@ -204,8 +214,9 @@ class BackwardTask {
     products_.left_of_panels(chunk_.token_panels(work_.d_out), n, work_.d_out_left);
     products_.left_of_panels(chunk_.token_panels(work_.dr), n, work_.dr_left);
     const int64_t dim = sizes_.key_dim;
-    products_.right_transposed(chunk_.state_panels(state(c)), dim, work_.state_t_right);
-    products_.right_transposed(chunk_.state_panels(work_.d_state), dim, work_.d_state_t_right);
+    if (c > 0) products_.right_transposed(chunk_.state_panels(state(c)), dim, work_.state_t_right);
+    if (!is_last(c))
+      products_.right_transposed(chunk_.state_panels(work_.d_state), dim, work_.d_state_t_right);
   }
 
   // sums += factors * (alpha left right'), by rows; the dots of its rows with those of q or k are
@@ -234,17 +245,21 @@ class BackwardTask {
     for (int64_t i = 0; i < chunk.count; ++i) work_.db[i] += sign * work_.dots[i];
   }
 
-  // What reaches q, k and the decays through the states before and behind the chunk.
-  void add_through_states(const Chunk& chunk, int64_t c) const {
+  // What reaches q, k and the decays through the state before the chunk.
+  void add_through_state_before(const Chunk& chunk, int64_t c) const {
     add_share(chunk, work_.d_out_left, work_.state_t_right, 1.f, chunk_.from_start, chunk_.q_rows,
               dq(c));
     add_dots(chunk, 1.f);
     add_share(chunk, work_.dr_left, work_.state_t_right, -1.f, chunk_.from_start, chunk_.k_rows,
               dk(c));
     add_dots(chunk, 1.f);
+  }
+
+  // And through the one behind it.
+  void add_through_state_behind(const Chunk& chunk, int64_t c) const {
     add_share(chunk, work_.u_left, work_.d_state_t_right, 1.f, chunk_.to_end, chunk_.k_rows, dk(c));
     add_dots(chunk, -1.f);
-    double of_end = chunk_.from_start[chunk.count - 1] * state_dot(c);
+    double of_end = c > 0 ? chunk_.from_start[chunk.count - 1] * state_dot(c) : 0;
     for (int64_t i = 0; i < chunk.count; ++i) of_end += work_.dots[i];
     work_.db[chunk.count - 1] += static_cast<float>(of_end);
   }

@@ -166,19 +166,23 @@ void ChunkForward::load_scores(const Chunk& chunk, int64_t value_head) const {
                       work_.square(work_.p));
 }
 
-void ChunkForward::solve(const Chunk& chunk, int64_t value_head, float* state, float* e) const {
+void ChunkForward::solve(const Chunk& chunk, int64_t value_head, float* before, float* e) const {
   const DeltaRuleSizes& sizes = args_.sizes;
   const int64_t n = chunk.count, dim = sizes.key_dim;
   const ColumnPanels panels = work_.token_panels(e), r = work_.token_panels(work_.u);
-  products_.multiply({.rows = n,
-                      .cols = sizes.value_dim,
-                      .depth = dim,
-                      .left = {work_.k_left, dim},
-                      .right = right_of(work_.state_panels(state)),
-                      .result = into(panels)});
   const TypedRows v =
       rows_of(args_.v, sizes.type, args_.v_stride, chunk, value_head, sizes.value_dim);
-  loops_.residual(v, work_.from_start, panels);
+  if (before == nullptr) {
+    loops_.load_rows(v, panels);
+  } else {
+    products_.multiply({.rows = n,
+                        .cols = sizes.value_dim,
+                        .depth = dim,
+                        .left = {work_.k_left, dim},
+                        .right = right_of(work_.state_panels(before)),
+                        .result = into(panels)});
+    loops_.residual(v, work_.from_start, panels);
+  }
   loops_.scale_rows(work_.beta, panels, n, r);
   products_.multiply({.rows = n,
                       .cols = sizes.value_dim,
@@ -191,16 +195,18 @@ void ChunkForward::solve(const Chunk& chunk, int64_t value_head, float* state, f
                       .triangles = Triangles::LeftIsLower});
 }
 
-void ChunkForward::read_out(const Chunk& chunk, float* state, float* e, float* out) const {
+void ChunkForward::read_out(const Chunk& chunk, float* before, float* e, float* out) const {
   const int64_t n = chunk.count, dim = args_.sizes.key_dim, dv = args_.sizes.value_dim;
   const ColumnPanels panels = work_.token_panels(out), u = work_.token_panels(work_.u);
-  products_.multiply({.rows = n,
-                      .cols = dv,
-                      .depth = dim,
-                      .left = {work_.q_left, dim},
-                      .right = right_of(work_.state_panels(state)),
-                      .result = into(panels)});
-  loops_.scale_rows(work_.from_start, panels, n, panels);
+  if (before != nullptr) {
+    products_.multiply({.rows = n,
+                        .cols = dv,
+                        .depth = dim,
+                        .left = {work_.q_left, dim},
+                        .right = right_of(work_.state_panels(before)),
+                        .result = into(panels)});
+    loops_.scale_rows(work_.from_start, panels, n, panels);
+  }
   loops_.scale_rows(work_.beta, work_.token_panels(e), n, u);
   products_.multiply({.rows = n,
                       .cols = dv,
@@ -208,7 +214,7 @@ void ChunkForward::read_out(const Chunk& chunk, float* state, float* e, float* o
                       .left = products_.left(work_.p, work_.score_stride, n, n, work_.score_left),
                       .right = right_of(u),
                       .result = into(panels),
-                      .add = true,
+                      .add = before != nullptr,
                       .triangles = Triangles::LeftIsLower});
 }
 

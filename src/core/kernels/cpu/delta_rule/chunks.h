@@ -143,7 +143,8 @@ TypedRows rows_of(const void* data, Scalar type, int64_t stride, const Chunk& ch
 
 enum class Reads { State, StateAndQueries };
 
-// A chunk's forward. The state lies in `state_panels`, E and the output in `token_panels`.
+// A chunk's forward. The state lies in `state_panels`, E and the output in `token_panels`. The
+// state before a document's first chunk is null: zeros, which need not be multiplied.
 class ChunkForward {
  public:
   ChunkForward(const DeltaRuleForward& args, const Kernels& kernels, const ChunkScratch& scratch,
@@ -155,9 +156,9 @@ class ChunkForward {
   // Decays, P, X and Y.
   void load_scores(const Chunk& chunk, int64_t value_head) const;
   // E, from the state before the chunk.
-  void solve(const Chunk& chunk, int64_t value_head, float* state, float* e) const;
+  void solve(const Chunk& chunk, int64_t value_head, float* before, float* e) const;
   // exp(b) Q S + P U, from the state before the chunk.
-  void read_out(const Chunk& chunk, float* state, float* e, float* out) const;
+  void read_out(const Chunk& chunk, float* before, float* e, float* out) const;
   // S = exp(B) S + (exp(B - b) K)' U
   void advance(const Chunk& chunk, float* e, float* state) const;
 

@@ -45,7 +45,7 @@ class ForwardTask {
       const Chunk chunk{task_.first_token + begin,
                         std::min(args_.sizes.chunk, task_.num_tokens - begin)};
       chunks_.load_keys(chunk, first_head_ / group);
-      for (int64_t i = 0; i < heads_; ++i) compute(chunk, i);
+      for (int64_t i = 0; i < heads_; ++i) compute(chunk, i, begin == 0 ? nullptr : state(i));
     }
     for (int64_t i = 0; args_.final_states != nullptr && i < heads_; ++i) store_state(i);
   }
@@ -53,12 +53,12 @@ class ForwardTask {
  private:
   float* state(int64_t i) const { return work_.states + i * work_.state_floats; }
 
-  void compute(const Chunk& chunk, int64_t i) const {
+  void compute(const Chunk& chunk, int64_t i, float* before) const {
     const DeltaRuleSizes& sizes = args_.sizes;
     const int64_t head = first_head_ + i, stride = sizes.num_value_heads * sizes.value_dim;
     chunks_.load_scores(chunk, head);
-    chunks_.solve(chunk, head, state(i), work_.e);
-    chunks_.read_out(chunk, state(i), work_.e, work_.out);
+    chunks_.solve(chunk, head, before, work_.e);
+    chunks_.read_out(chunk, before, work_.e, work_.out);
     chunks_.advance(chunk, work_.e, state(i));
     const int64_t begin = chunk.first * stride + head * sizes.value_dim;
     store_panels(kernels_, work_.chunk.token_panels(work_.out), chunk.count,
