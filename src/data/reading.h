@@ -18,7 +18,7 @@ struct Reading {
   int64_t longest_side = 0;          // of a picture before it is cut into tiles; 0: four of them
   bool marks_padding = false;        // padded rows must be known from others
   bool rotates_by_length = false;    // tokens, by the length of their document (longrope)
-  bool reads_rows_before = false;    // besides by attention: short convolutions
+  bool reads_rows_before = false;    // besides by attention: convolutions, recurrences
   bool scores_documents = false;     // a head that scores whole documents: no token has a loss
   int32_t pad_token = -1;      // of a model that scores documents: it scores what is before it
   int64_t usual_pictures = 1;  // of a picture with its tiles, for samples that are made up

@@ -275,8 +275,8 @@ bool has_rows(const fs::path& folder, const data::DatasetOptions& options) {
   try {
     for (const std::string& split : {options.split, options.val_split}) {
       if (split.empty()) continue;
-      for (const fs::path& file : data::hugging_face_files(
-               {.path = folder, .split = split, .subset = options.subset}))
+      for (const fs::path& file :
+           data::hugging_face_files({.path = folder, .split = split, .subset = options.subset}))
         if (std::ranges::find(whole, file) == whole.end()) return false;
     }
   } catch (const UserError&) {

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/language_part.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -24,14 +27,16 @@ struct Type {
 };
 
 // tests/oracles/language_part.py compares each with transformers.
-constexpr std::array<Type, 8> kTypes = {{{"gemma3", "gemma3_text"},
-                                         {"internvl", "qwen2"},
-                                         {"llava", "llama"},
-                                         {"llava_onevision", "qwen2"},
-                                         {"mistral3", "mistral"},
-                                         {"qwen2_vl", "qwen2_vl_text"},
-                                         {"qwen2_5_vl", "qwen2_5_vl_text"},
-                                         {"qwen3_vl", "qwen3_vl_text"}}};
+constexpr std::array<Type, 10> kTypes = {{{"gemma3", "gemma3_text"},
+                                          {"internvl", "qwen2"},
+                                          {"llava", "llama"},
+                                          {"llava_onevision", "qwen2"},
+                                          {"mistral3", "mistral"},
+                                          {"qwen2_vl", "qwen2_vl_text"},
+                                          {"qwen2_5_vl", "qwen2_5_vl_text"},
+                                          {"qwen3_5", "qwen3_5_text"},
+                                          {"qwen3_5_moe", "qwen3_5_moe_text"},
+                                          {"qwen3_vl", "qwen3_vl_text"}}};
 
 // What transformers takes where a text_config leaves it out, as those of Gemma 3 and LLaVA do.
 struct Defaults {
@@ -47,7 +52,7 @@ constexpr const char* kOfQwen2Vl =
     R"({"vocab_size": 152064, "hidden_size": 8192, "intermediate_size": 29568, "num_hidden_layers": 80,
         "num_attention_heads": 64, "num_key_value_heads": 8, "rms_norm_eps": 1e-5,
         "rope_theta": 1000000.0})";
-constexpr std::array<Defaults, 8> kDefaults = {
+constexpr std::array<Defaults, 10> kDefaults = {
     {{"gemma3_text", "gemma3_text",
       R"({"vocab_size": 262208, "hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 26,
           "num_attention_heads": 8})"},
@@ -61,6 +66,12 @@ constexpr std::array<Defaults, 8> kDefaults = {
      {"qwen3", "qwen3", kOfQwen},
      {"qwen2_vl_text", "qwen2", kOfQwen2Vl},
      {"qwen2_5_vl_text", "qwen2", kOfQwen2Vl},
+     {"qwen3_5_text", "qwen3_5_text",
+      R"({"vocab_size": 248320, "hidden_size": 4096, "intermediate_size": 12288, "num_hidden_layers": 32,
+          "num_attention_heads": 16})"},
+     {"qwen3_5_moe_text", "qwen3_5_moe_text",
+      R"({"vocab_size": 248320, "hidden_size": 2048, "num_hidden_layers": 40,
+          "num_attention_heads": 16})"},
      {"qwen3_vl_text", "qwen3",
       R"({"vocab_size": 151936, "hidden_size": 4096, "intermediate_size": 22016, "num_hidden_layers": 32,
           "num_attention_heads": 32, "num_key_value_heads": 32, "rope_theta": 500000.0})"}}};
@@ -127,6 +138,32 @@ std::optional<std::string> language_name(std::string_view name) {
   return std::nullopt;
 }
 
+// The layers of each expert, out of a tensor that has one for all: gates and behind them ups
+// (E, 2F, D), or (E, D, F). Anything else stays as it is.
+std::vector<files::PlacedTensor> experts_of(const files::PlacedTensor& all) {
+  constexpr std::string_view kGates = ".experts.gate_up_proj", kDowns = ".experts.down_proj";
+  const std::string& name = all.info.name;
+  const bool has_gates = name.ends_with(kGates);
+  if ((!has_gates && !name.ends_with(kDowns)) || all.info.shape.size() != 3 ||
+      !all.strides.empty() || (has_gates && all.info.shape[1] % 2 != 0))
+    return {all};
+  const std::string prefix = name.substr(0, name.rfind('.') + 1);
+  const int64_t experts = all.info.shape[0], rows = all.info.shape[1] / (has_gates ? 2 : 1);
+  const size_t bytes = all.info.nbytes / static_cast<size_t>(experts * (has_gates ? 2 : 1));
+  std::vector<files::PlacedTensor> each;
+  for (int64_t expert = 0; expert < experts; ++expert)
+    for (const char* layer : {has_gates ? "gate_proj" : "down_proj", "up_proj"}) {
+      if (!has_gates && layer == std::string_view("up_proj")) continue;
+      files::PlacedTensor own = all;
+      own.info.name = fmt::format("{}{}.{}.weight", prefix, expert, layer);
+      own.info.shape = {rows, all.info.shape[2]};
+      own.info.nbytes = bytes;
+      own.offset += bytes * each.size();
+      each.push_back(std::move(own));
+    }
+  return each;
+}
+
 bool head_is_shared(const json& root, const json& text, const files::TensorSource& tensors) {
   const files::TensorInfo* head = tensors.find("lm_head.weight");
   const files::TensorInfo* embedding = tensors.find("model.embed_tokens.weight");
@@ -163,7 +200,7 @@ LanguagePart language_part(const json& config, const std::string& where,
   for (files::PlacedTensor& tensor : parts.tensors) {
     if (auto name = language_name(tensor.info.name)) {
       tensor.info.name = std::move(*name);
-      own.push_back(std::move(tensor));
+      std::ranges::move(experts_of(tensor), std::back_inserter(own));
     } else {
       ++part.num_left_out;
       part.bytes_left_out += tensor.info.nbytes;

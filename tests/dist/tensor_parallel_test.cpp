@@ -98,6 +98,7 @@ std::vector<Case> cases() {
        [](recipe::Recipe& r) {
          r.lora = {.enabled = true, .r = 4, .dropout = 0.3, .target_modules = "all-linear"};
        }},
+      {"squared ReLU without a gate", "arcee", kFourHeads},
       {"norms of projections", "olmo2", kFourHeads},
       {"those, windows without the scaling", "olmo3", kFourHeads},
       {"constants, attention with dropout", "granite", kFourHeads},

@@ -1,6 +1,6 @@
 # Writes tests/data/kernels/delta_rule.json: the gated delta rule by transformers' chunked and recurrent functions for
 # Qwen3-Next, document by document, with the gradients that torch finds through the former.
-# Read by tests/unit/core/ops/delta_rule_test.cpp. Needs torch and transformers: python tests/oracles/delta_rule.py
+# Read by tests/unit/core/ops/sequence/delta_rule_test.cpp. Needs torch and transformers: python tests/oracles/delta_rule.py
 # SPDX-License-Identifier: Apache-2.0
 import json
 from importlib.metadata import version

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import torch
-from parity_case import jitter, write_case
+from parity_case import jitter, mild, write_case
 from transformers import CONFIG_MAPPING, AutoModelForImageTextToText
 
 VOCABULARY, LENGTH = 64, 16
@@ -41,6 +41,16 @@ CASES = {
                      vision_config=dict(depth=1, embed_dim=8, hidden_size=32, num_heads=1, mlp_ratio=1)),
     "qwen2_5_vl": dict(text_config=dict(TEXT, rope_parameters=AXES), image_token_id=60, video_token_id=61,
                        vision_start_token_id=62, vision_end_token_id=63, vision_config=TOWER),
+    "qwen3_5": dict(text_config=dict(TEXT, rms_norm_eps=1e-2, head_dim=16, linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=8,
+                                     linear_value_head_dim=8, layer_types=["linear_attention", "full_attention"]),
+                    image_token_id=60, video_token_id=61, vision_start_token_id=62, vision_end_token_id=63,
+                    vision_config=dict(TOWER, num_position_embeddings=4)),
+    "qwen3_5_moe": dict(text_config=dict(TEXT, rms_norm_eps=1e-2, head_dim=16, linear_num_key_heads=2, linear_num_value_heads=4,
+                                         linear_key_head_dim=8, linear_value_head_dim=8, moe_intermediate_size=12, num_experts=4,
+                                         num_experts_per_tok=2, shared_expert_intermediate_size=20,
+                                         layer_types=["linear_attention", "full_attention"]),
+                        image_token_id=60, video_token_id=61, vision_start_token_id=62, vision_end_token_id=63,
+                        vision_config=dict(TOWER, num_position_embeddings=4)),
     "qwen3_vl": dict(text_config=dict(TEXT, head_dim=8, rope_parameters=dict(AXES, mrope_interleaved=True)),
                      image_token_id=60, video_token_id=61, vision_start_token_id=62, vision_end_token_id=63,
                      vision_config=dict(TOWER, deepstack_visual_indexes=[0], num_position_embeddings=4)),
@@ -52,7 +62,17 @@ ROWS, PROMPTS, PROMPT = 8, 2, 7
 
 def own(key, value):
     """By the name that it has in a language model alone."""
-    return {key.replace("language_model.", ""): value} if "language_model." in key or key.startswith("lm_head") else {}
+    if "language_model." not in key and not key.startswith("lm_head"):
+        return {}
+    key = key.replace("language_model.", "")
+    if key.endswith("conv1d.weight"):
+        value = value.squeeze(1)  # one row of taps a feature
+    if ".experts." not in key:
+        return {key: value}
+    prefix, fused = key.rsplit(".", 1)
+    layers = ("gate_proj", "up_proj") if fused == "gate_up_proj" else ("down_proj",)
+    return {f"{prefix}.{expert}.{layer}.weight": part for expert, whole in enumerate(value)
+            for layer, part in zip(layers, whole.chunk(len(layers)))}
 
 
 def write(name, folder):
@@ -60,6 +80,7 @@ def write(name, folder):
     config = CONFIG_MAPPING[name](**CASES[name])
     model = AutoModelForImageTextToText.from_config(config, dtype=torch.float32, attn_implementation="eager")
     jitter(model)
+    mild(model)
     # No token of a picture.
     ids = torch.randint(4, 60, (ROWS, LENGTH), generator=torch.Generator().manual_seed(99))
     labels = ids.clone()

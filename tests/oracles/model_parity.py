@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 import torch
-from parity_case import BATCH, jitter, ragged, write_case
-from transformers import (AutoModelForCausalLM, Ernie4_5Config, Exaone4Config, FalconConfig, Gemma2Config, Gemma3TextConfig, GemmaConfig, Glm4Config, GlmConfig, GPT2Config, GPTNeoXConfig, GptOssConfig, GraniteConfig, HeliumConfig, Lfm2Config, Ministral3Config, MinistralConfig, MixtralConfig,
+from parity_case import BATCH, jitter, mild, ragged, write_case
+from transformers import (ArceeConfig, AutoModelForCausalLM, Ernie4_5Config, Exaone4Config, FalconConfig, Gemma2Config, Gemma3TextConfig, GemmaConfig, Glm4Config, GlmConfig, GPT2Config, GPTNeoXConfig, GptOssConfig, GraniteConfig, HeliumConfig, Lfm2Config, Ministral3Config, MinistralConfig, MixtralConfig,
                           Olmo2Config, Olmo3Config, OlmoeConfig, OPTConfig, Phi3Config,
-                          Qwen3Config, Qwen3MoeConfig, SeedOssConfig, SmolLM3Config, StableLmConfig, Starcoder2Config, T5Config, T5ForConditionalGeneration)
+                          Qwen2MoeConfig, Qwen3_5MoeTextConfig, Qwen3_5TextConfig, Qwen3Config, Qwen3MoeConfig, Qwen3NextConfig, SeedOssConfig, SmolLM3Config, StableLmConfig, Starcoder2Config, T5Config, T5ForConditionalGeneration)
 
 VOCABULARY = 96
 
@@ -28,6 +28,8 @@ GPT2 = dict(vocab_size=VOCABULARY, n_positions=128, n_embd=32, n_layer=2, n_head
 SMALL = dict(vocab_size=VOCABULARY, hidden_size=32, intermediate_size=48, num_hidden_layers=2,
              num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=128, initializer_range=0.2,
              bos_token_id=2, eos_token_id=2, pad_token_id=None)
+# The norm behind the delta rule is of single heads, some of which are small: a larger epsilon keeps roundings small.
+STEADY = dict(SMALL, rms_norm_eps=1e-1)
 BALANCED = dict(output_router_logits=True, router_aux_loss_coef=0.5)
 NEOX = dict(vocab_size=VOCABULARY, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
             max_position_embeddings=128, initializer_range=0.2, bos_token_id=2, eos_token_id=2)
@@ -89,6 +91,28 @@ DECODERS = {
     "helium": HeliumConfig(**SMALL, head_dim=8),
     # With dropout, as its published models.
     "seed-oss": SeedOssConfig(**SMALL, head_dim=12, attention_dropout=0.1, residual_dropout=0.1),
+    # The square of ReLU, no gate.
+    "arcee": ArceeConfig(**{**SMALL, "pad_token_id": 0}),
+    # The gated delta rule in all layers but each fourth, where heads have gates and a quarter of each rotates.
+    "qwen3-5": Qwen3_5TextConfig(**{**STEADY, "num_hidden_layers": 4}, head_dim=16, linear_num_key_heads=2,
+                                 linear_num_value_heads=4, linear_key_head_dim=8, linear_value_head_dim=12,
+                                 tie_word_embeddings=True),
+    # Each key head by itself, the other way round, a head of its own.
+    "qwen3-5-untied": Qwen3_5TextConfig(**STEADY, head_dim=8, linear_num_key_heads=3, linear_num_value_heads=3, linear_key_head_dim=16,
+                                        linear_value_head_dim=8, linear_conv_kernel_dim=2, attention_bias=True,
+                                        layer_types=["full_attention", "linear_attention"]),
+    # Experts in one tensor for all, and one that every token takes.
+    "qwen3-5-moe": Qwen3_5MoeTextConfig(**{**STEADY, "num_hidden_layers": 3}, head_dim=16, moe_intermediate_size=12, num_experts=6,
+                                        num_experts_per_tok=3, shared_expert_intermediate_size=20, linear_num_key_heads=2,
+                                        linear_num_value_heads=4, linear_key_head_dim=8, linear_value_head_dim=8,
+                                        layer_types=["linear_attention", "full_attention", "linear_attention"]),
+    # What the delta rule reads is made by two layers, by key head.
+    "qwen3-next": Qwen3NextConfig(**{**STEADY, "num_hidden_layers": 3}, head_dim=16, moe_intermediate_size=12, num_experts=6,
+                                  num_experts_per_tok=3, shared_expert_intermediate_size=20, linear_num_key_heads=2,
+                                  linear_num_value_heads=6, linear_key_head_dim=8, linear_value_head_dim=12, mlp_only_layers=[1],
+                                  layer_types=["linear_attention", "full_attention", "linear_attention"]),
+    "qwen2-moe": Qwen2MoeConfig(**{**SMALL, "num_hidden_layers": 3}, moe_intermediate_size=12, num_experts=6, num_experts_per_tok=3,
+                                shared_expert_intermediate_size=20, mlp_only_layers=[2]),
     # Short convolutions around attention; an MLP of two thirds, rounded up.
     "lfm2": Lfm2Config(**{**SMALL, "pad_token_id": 0, "num_hidden_layers": 4, "intermediate_size": 66},
                        layer_types=["conv", "conv", "full_attention", "conv"], block_multiple_of=16),
@@ -163,6 +187,7 @@ def write_decoder(name, folder):
     model = AutoModelForCausalLM.from_config(DECODERS[name], dtype=torch.float32,
                                              attn_implementation="eager")
     jitter(model)
+    mild(model)
     generator = torch.Generator().manual_seed(99)
     # transformers keeps OPT's row of the pad token (1) from learning where it is looked up.
     ids = torch.randint(2, VOCABULARY, (ROWS, LENGTH), generator=generator)

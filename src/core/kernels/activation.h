@@ -1,8 +1,8 @@
-// ReLU, SiLU and GELU, plain and gated: y = act(x) and y = act(gate) * up (SwiGLU, GeGLU), or
-// gpt-oss's clamped SwiGLU.
-// float32 inside, one rounding at the end. Forward reads its inputs and writes y; backward
-// recomputes act from the inputs, so that only those need to be kept, and can write y once more for
-// the gradient of the weight that y is multiplied with. Every output may be one of the inputs.
+// ReLU, SiLU, GELU and others, plain and gated: y = act(x) and y = act(gate) * up (SwiGLU, GeGLU),
+// or gpt-oss's clamped SwiGLU. float32 inside, one rounding at the end. Forward reads its inputs
+// and writes y; backward recomputes act from the inputs, so that only those need to be kept, and
+// can write y once more for the gradient of the weight that y is multiplied with. Every output may
+// be one of the inputs.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,7 +13,8 @@
 namespace snug::kernels {
 
 // Gelu: with the error function (Hendrycks & Gimpel 2016); GeluTanh: its approximation by tanh.
-enum class Activation : uint8_t { Relu, Gelu, GeluTanh, Silu };
+// ReluSquared: max(x, 0)² (So et al. 2021). Sigmoid: 1 / (1 + exp(-x)).
+enum class Activation : uint8_t { Relu, Gelu, GeluTanh, Silu, ReluSquared, Sigmoid };
 
 struct ActivationForward {
   Activation activation = Activation::Silu;

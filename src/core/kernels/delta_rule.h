@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+//
 // The gated delta rule (Yang et al. 2024, "Gated Delta Networks: Improving Mamba2 with Delta Rule",
 // as in Qwen3-Next and Qwen3.5): attention whose memory is one matrix S (dk, dv) a value head. For
 // token t of a document, with k and q of length 1 and q divided by sqrt(dk):
@@ -24,7 +26,6 @@
 //   dS = exp(B) dS + Q' (exp(b) dO) - K' (exp(b) dR)
 // All arithmetic is float32 (b in double); each result is rounded once. Per chunk and value head
 // the forward multiplies 3 C dk dv + C² (dk + dv), the backward about four times that.
-// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

@@ -58,7 +58,7 @@ void KvCache::select(const std::vector<int64_t>& from) {
   num_sequences_ = std::ssize(from);
   const memory::CategoryGuard category(memory::Category::Activations);
   at::Tensor index = at::tensor(from, at::kLong);
-  for (std::vector<at::Tensor>* all : {&keys_, &values_, &recent_})
+  for (std::vector<at::Tensor>* all : {&keys_, &values_, &recent_, &states_})
     for (at::Tensor& tensor : *all)
       if (tensor.defined()) {
         index = index.to(tensor.device());
@@ -68,9 +68,9 @@ void KvCache::select(const std::vector<int64_t>& from) {
     if (source.keys.defined()) source = select_of(source, from);
 }
 
-at::Tensor& KvCache::recent(int64_t layer) {
-  recent_.resize(std::max(recent_.size(), static_cast<size_t>(layer) + 1));
-  return recent_[static_cast<size_t>(layer)];
+at::Tensor& KvCache::of_layer(std::vector<at::Tensor>& all, int64_t layer) {
+  all.resize(std::max(all.size(), static_cast<size_t>(layer) + 1));
+  return all[static_cast<size_t>(layer)];
 }
 
 void KvCache::keep_source(int64_t layer, SourceKeys source) {

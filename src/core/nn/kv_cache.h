@@ -44,14 +44,18 @@ class KvCache {
   int64_t capacity() const { return capacity_; }
 
   // (S, rows, features): the last inputs of a short convolution, which it sets itself.
-  at::Tensor& recent(int64_t layer);
+  at::Tensor& recent(int64_t layer) { return of_layer(recent_, layer); }
+  // (S, Hv, dk, dv) float32: the state of a gated delta rule, likewise.
+  at::Tensor& state(int64_t layer) { return of_layer(states_, layer); }
 
   void keep_source(int64_t layer, SourceKeys source);
   // Null before keep_source().
   const SourceKeys* source(int64_t layer) const;
 
  private:
-  std::vector<at::Tensor> keys_, values_, recent_;  // undefined for layers that have none
+  static at::Tensor& of_layer(std::vector<at::Tensor>& all, int64_t layer);
+
+  std::vector<at::Tensor> keys_, values_, recent_, states_;  // undefined for layers that have none
   std::vector<SourceKeys> sources_;
   int64_t num_sequences_;
   int64_t length_ = 0;

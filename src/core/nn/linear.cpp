@@ -86,8 +86,10 @@ at::Tensor Linear::forward_activated(const at::Tensor& x, ops::Activation activa
 }
 
 at::Tensor Linear::forward_gated(const at::Tensor& gate, const at::Tensor& up,
-                                 ops::Activation activation, const Pass& pass) const {
-  return forward_input({.x = gate, .up = up, .activation = activation}, pass);
+                                 ops::Activation activation, const Pass& pass,
+                                 ops::Up kind_of_up) const {
+  return forward_input({.x = gate, .up = up, .activation = activation, .kind_of_up = kind_of_up},
+                       pass);
 }
 
 void Linear::list(std::vector<Parameter*>& parameters) {

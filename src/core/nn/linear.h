@@ -40,7 +40,7 @@ class Linear {
   at::Tensor forward_activated(const at::Tensor& x, ops::Activation activation,
                                const Pass& pass) const;
   at::Tensor forward_gated(const at::Tensor& gate, const at::Tensor& up, ops::Activation activation,
-                           const Pass& pass) const;
+                           const Pass& pass, ops::Up kind_of_up = ops::Up::Own) const;
   // The weight, bias and adapter, for operators that contain the product.
   ops::Projection projection(const Pass& pass) const;
 

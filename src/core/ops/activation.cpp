@@ -11,7 +11,7 @@
 namespace snug::ops {
 
 Activation activation_of(const std::string& name, const std::string& where) {
-  static constexpr std::array<std::pair<const char*, Activation>, 7> kNames = {{
+  static constexpr std::array<std::pair<const char*, Activation>, 8> kNames = {{
       {"relu", Activation::Relu},
       {"gelu", Activation::Gelu},
       {"gelu_new", Activation::GeluTanh},
@@ -19,12 +19,13 @@ Activation activation_of(const std::string& name, const std::string& where) {
       {"gelu_fast", Activation::GeluTanh},
       {"silu", Activation::Silu},
       {"swish", Activation::Silu},
+      {"relu2", Activation::ReluSquared},
   }};
   for (const auto& [known, activation] : kNames)
     if (name == known) return activation;
   throw UserError(
       "{}: activation '{}' is not known; snug knows relu, gelu, gelu_new, gelu_pytorch_tanh, "
-      "gelu_fast, silu and swish",
+      "gelu_fast, silu, swish and relu2",
       where, name);
 }
 

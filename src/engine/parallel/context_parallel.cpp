@@ -95,8 +95,8 @@ void check_context(const models::Model& model, const dist::Mesh& mesh) {
   const data::Reading reads = model.reads();
   if (reads.reads_rows_before)
     throw UserError(
-        "mesh cp={}: this model has short convolutions, which read rows that another rank would "
-        "have; use fsdp, dp, tp or pp instead",
+        "mesh cp={}: this model has layers without attention, which go through a document's rows "
+        "in order; use fsdp, dp, tp or pp instead",
         ranks);
   if (!reads.source && reads.image_size == 0) return;
   throw UserError(

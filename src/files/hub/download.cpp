@@ -196,7 +196,8 @@ bool is_downloaded(const DownloadOptions& options) {
 
 std::vector<std::filesystem::path> downloaded_files(const std::filesystem::path& directory) {
   std::vector<std::filesystem::path> files;
-  for (const std::string& path : Manifest(directory).last_download()) files.push_back(directory / path);
+  for (const std::string& path : Manifest(directory).last_download())
+    files.push_back(directory / path);
   return files;
 }
 

@@ -36,8 +36,8 @@ std::vector<std::filesystem::path> download(const DownloadOptions& options,
 // Whether an earlier download with these options ended, and its files are as it left them. Asks
 // nobody.
 bool is_downloaded(const DownloadOptions& options);
-// The files that the last download into this folder to end was asked for, of whatever revision; none
-// if one is not as it left it. Asks nobody.
+// The files that the last download into this folder to end was asked for, of whatever revision;
+// none if one is not as it left it. Asks nobody.
 std::vector<std::filesystem::path> downloaded_files(const std::filesystem::path& directory);
 
 }  // namespace snug::hub

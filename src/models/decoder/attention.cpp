@@ -5,6 +5,7 @@
 #include <ATen/ops/split_with_sizes.h>
 
 #include <optional>
+#include <utility>
 
 #include "core/ops/embedding.h"
 #include "models/decoder/layers.h"
@@ -25,7 +26,8 @@ std::vector<nn::Linear> qkv_layers(const Config& c, const std::string& layer) {
   const int64_t q = c.num_attention_heads * c.head_dim, kv = c.num_key_value_heads * c.head_dim;
   const nn::Bias bias = bias_if(c.qkv_bias);
   if (!c.family->fused_qkv)
-    return {{name + "q_proj", nn::Role::Query, c.hidden_size, q, bias},
+    return {{name + "q_proj", nn::Role::Query, c.hidden_size, c.family->gated_attention ? 2 * q : q,
+             bias},
             {name + "k_proj", nn::Role::Key, c.hidden_size, kv, bias},
             {name + "v_proj", nn::Role::Value, c.hidden_size, kv, bias}};
   return {{layer + c.family->names.qkv, nn::Role::Query, c.hidden_size, q + 2 * kv, bias}};
@@ -38,6 +40,14 @@ std::vector<at::Tensor> by_parts(const at::Tensor& x, int64_t queries_per_key, i
   const at::Tensor groups = x.view({x.size(0), x.size(1) / width, width});
   std::vector<at::Tensor> parts =
       at::split_with_sizes(groups, {queries_per_key * head_dim, head_dim, head_dim}, 2);
+  for (at::Tensor& part : parts) part = part.flatten(1);
+  return parts;
+}
+
+// (N, H of a query and its gate, d each) -> both (N, H d).
+std::vector<at::Tensor> by_gates(const at::Tensor& x, int64_t head_dim) {
+  const at::Tensor heads = x.view({x.size(0), x.size(1) / (2 * head_dim), 2 * head_dim});
+  std::vector<at::Tensor> parts = at::split_with_sizes(heads, {head_dim, head_dim}, 2);
   for (at::Tensor& part : parts) part = part.flatten(1);
   return parts;
 }
@@ -92,6 +102,12 @@ at::Tensor Attention::forward(const at::Tensor& x, const nn::Batch& batch,
   std::vector<at::Tensor> qkv = config_.family->interleaved
                                     ? by_parts(project(x, qkv_, {1}, batch, pass)[0], q / kv, d)
                                     : project(x, qkv_, {q, kv, kv}, batch, pass);
+  at::Tensor gate;  // of what each head gives
+  if (config_.family->gated_attention) {
+    std::vector<at::Tensor> parts = by_gates(std::exchange(qkv[0], {}), d);
+    qkv[0] = std::move(parts[0]);
+    gate = std::move(parts[1]);
+  }
   if (q_norm_) qkv[0] = q_norm_->forward_heads(qkv[0]);
   if (k_norm_) qkv[1] = k_norm_->forward_heads(qkv[1]);
   nn::Batch placed = batch;
@@ -110,9 +126,12 @@ at::Tensor Attention::forward(const at::Tensor& x, const nn::Batch& batch,
       .dropout = config_.attention_dropout,
       .site = name_ + "self_attn",
       .queries = &qkv_.front()};
-  return nn::dropout(
-      o_.forward(nn::causal_attention(qkv[0], qkv[1], qkv[2], layer_, options, placed, pass), pass),
-      config_.residual_dropout, name_ + "self_attn.dropout", pass, o_.weight());
+  const at::Tensor mixed =
+      nn::causal_attention(qkv[0], qkv[1], qkv[2], layer_, options, placed, pass);
+  const at::Tensor out = gate.defined() ? o_.forward_gated(gate, mixed, ops::Activation::Sigmoid,
+                                                           pass, ops::Up::Shared)
+                                        : o_.forward(mixed, pass);
+  return nn::dropout(out, config_.residual_dropout, name_ + "self_attn.dropout", pass, o_.weight());
 }
 
 }  // namespace

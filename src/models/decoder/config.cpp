@@ -102,10 +102,10 @@ std::vector<bool> sliding_layers(const Config& c, const std::vector<int64_t>& ro
       throw UserError("{}: \"layer_types\" is not a list of {} layers (num_hidden_layers)", where,
                       layers);
     for (const json& type : types) {
-      const bool is_convolution = type == kConvolution && c.conv_taps > 0;
-      if (type != kSliding && type != kFull && !is_convolution)
+      const bool is_other = c.other_layers != nullptr && type == c.other_layers;
+      if (type != kSliding && type != kFull && !is_other)
         throw UserError("{}: \"layer_types\" contains {}; supported are \"{}\" and \"{}\"", where,
-                        type.dump(), kFull, c.conv_taps > 0 ? kConvolution : kSliding);
+                        type.dump(), kFull, c.other_layers != nullptr ? c.other_layers : kSliding);
       if (type == kSliding && !has_window)
         throw UserError(
             "{}: \"layer_types\" contains \"{}\", but sliding_window is null or "
@@ -116,6 +116,12 @@ std::vector<bool> sliding_layers(const Config& c, const std::vector<int64_t>& ro
     return slides;
   }
   if (!has_window) return std::vector<bool>(static_cast<size_t>(layers), false);
+  if (c.family->model_type == "qwen2_moe")
+    throw UserError(
+        "{}: use_sliding_window of a qwen2_moe model needs \"layer_types\": versions of "
+        "transformers "
+        "disagree on which layers have the window without it",
+        where);
   // "LLLG": layers see the window (L) or all (G) in turn, and the last one sees all.
   if (config.contains("sliding_window_pattern") && config["sliding_window_pattern"].is_string()) {
     const auto letters = config["sliding_window_pattern"].get<std::string>();
@@ -144,6 +150,7 @@ std::vector<bool> sliding_layers(const Config& c, const std::vector<int64_t>& ro
 void read_convolutions(Config& c, const std::string& where) {
   const ConfigFields fields(c.json, where);
   if (!c.json.contains("conv_L_cache")) return;
+  c.other_layers = kConvolution;
   c.conv_taps = fields.integer_between("conv_L_cache", 1, kernels::kMostTaps);
   c.conv_bias = fields.boolean("conv_bias", false);
   if (!fields.has("layer_types") && fields.has("full_attn_idxs")) {
@@ -155,6 +162,30 @@ void read_convolutions(Config& c, const std::string& where) {
       types[static_cast<size_t>(layer)] = kFull;
     }
     c.json["layer_types"] = std::move(types);
+  }
+}
+
+// The gated delta rule, in all layers but each fourth.
+void read_delta_rule(Config& c, const std::string& where) {
+  const ConfigFields fields(c.json, where);
+  if (!c.json.contains("linear_num_key_heads")) return;
+  c.other_layers = kDeltaRule;
+  c.conv_taps = fields.integer_between("linear_conv_kernel_dim", 1, kernels::kMostTaps);
+  c.delta_key_heads = fields.integer_between("linear_num_key_heads", 1, 4096);
+  c.delta_value_heads = fields.integer_between("linear_num_value_heads", 1, 4096);
+  c.delta_key_dim = fields.integer_between("linear_key_head_dim", 1, 256);
+  c.delta_value_dim = fields.integer_between("linear_value_head_dim", 1, 256);
+  if (c.delta_value_heads % c.delta_key_heads != 0)
+    throw UserError("{}: linear_num_value_heads = {} is no multiple of linear_num_key_heads = {}",
+                    where, c.delta_value_heads, c.delta_key_heads);
+  if (c.activation != ops::Activation::Silu)
+    throw UserError("{}: the convolutions of a {} model have the activation silu, not \"{}\"",
+                    where, c.family->model_type, fields.text("hidden_act"));
+  const int64_t interval = fields.integer_between("full_attention_interval", 1, 4096);
+  if (!fields.has("layer_types")) {
+    c.json["layer_types"] = json::array();
+    for (int64_t layer = 1; layer <= c.num_hidden_layers; ++layer)
+      c.json["layer_types"].push_back(layer % interval == 0 ? kFull : kDeltaRule);
   }
 }
 
@@ -179,12 +210,15 @@ void read_layers(Config& c, const std::string& where) {
   for (size_t layer = slides.size(); layer-- > 0;)
     if (slides[layer]) first_window = static_cast<int64_t>(layer);
   const json given = c.json.value("layer_types", json());
+  if (given.is_null()) c.other_layers = nullptr;
   json attending = json::array();
   for (size_t layer = 0; layer < slides.size(); ++layer) {
-    const bool convolves = given.is_array() && given[layer] == kConvolution;
-    if (!convolves) attending.push_back(layer);
-    types.push_back(convolves ? kConvolution : slides[layer] ? kSliding : kFull);
-    c.layers.push_back({.mixer = convolves ? MixerKind::ShortConvolution : MixerKind::Attention,
+    const bool is_other = c.other_layers != nullptr && given[layer] == c.other_layers;
+    if (!is_other) attending.push_back(layer);
+    types.push_back(is_other ? c.other_layers : slides[layer] ? kSliding : kFull);
+    c.layers.push_back({.mixer = !is_other               ? MixerKind::Attention
+                                 : c.delta_key_heads > 0 ? MixerKind::DeltaRule
+                                                         : MixerKind::ShortConvolution,
                         .sliding_window = slides[layer] ? window : 0,
                         .rotation = rotates[layer] == 0 ? Rotation::None
                                     : slides[layer]     ? of_windows
@@ -218,6 +252,9 @@ void read_sizes(Config& c, const std::string& where) {
   c.hidden_size = fields.integer_between("hidden_size", 1, int64_t{1} << 20);
   std::optional<int64_t> usual_intermediate_size;
   if (c.json.contains("ffn_hidden_size")) usual_intermediate_size = 4 * c.hidden_size;
+  // A model whose every block has experts need not say how large an MLP would be.
+  if (c.json.contains("moe_intermediate_size") && !c.json.contains("mlp_only_layers"))
+    usual_intermediate_size = fields.integer("moe_intermediate_size");
   c.intermediate_size =
       fields.integer_between("intermediate_size", 1, int64_t{1} << 22, usual_intermediate_size);
   c.num_hidden_layers = fields.integer_between("num_hidden_layers", 1, 4096);
@@ -264,6 +301,9 @@ void read_experts(Config& c, const std::string& where) {
   if (!std::isfinite(balance) || balance < 0)
     throw UserError("{}: router_aux_loss_coef = {} must be 0 or more", where, balance);
   if (fields.boolean("output_router_logits", false)) c.balance = balance;
+  if (c.json.contains("shared_expert_intermediate_size"))
+    c.shared_expert_size =
+        fields.integer_between("shared_expert_intermediate_size", 1, int64_t{1} << 22);
   if (c.family->fused_experts) {
     if (c.activation != ops::Activation::Silu)
       throw UserError("{}: the experts of a {} model have the activation silu, not \"{}\"", where,
@@ -349,8 +389,8 @@ Config read_config(const json& file, const std::string& where) {
   const bool attention_bias = fields.boolean("attention_bias", false);
   c.output_bias = use_bias || (c.family->plain_output ? fields.boolean("attention_out_bias", false)
                                                       : attention_bias);
-  c.qkv_bias =
-      c.family->qkv_bias || use_bias || attention_bias || fields.boolean("use_qkv_bias", false);
+  c.qkv_bias = fields.boolean("qkv_bias", c.family->qkv_bias) || use_bias || attention_bias ||
+               fields.boolean("use_qkv_bias", false);
   c.mlp_bias = c.family->mlp_bias || use_bias || fields.boolean("mlp_bias", false);
   c.parallel_residual = fields.boolean("use_parallel_residual", false);
   fields.ids("bos_token_id");
@@ -359,6 +399,7 @@ Config read_config(const json& file, const std::string& where) {
   read_sizes(c, where);
   read_constants(c, where);
   read_convolutions(c, where);
+  read_delta_rule(c, where);
   read_layers(c, where);
   read_experts(c, where);
   c.labels = read_labels(file, where);

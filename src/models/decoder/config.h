@@ -26,7 +26,7 @@ namespace snug::models::decoder {
 enum class Rotation { None, Model, Window };
 
 // What lets tokens read others.
-enum class MixerKind { Attention, ShortConvolution };
+enum class MixerKind { Attention, ShortConvolution, DeltaRule };
 
 struct Layer {
   MixerKind mixer = MixerKind::Attention;
@@ -46,6 +46,7 @@ struct Config {
   int64_t num_experts = 0;  // of a block with experts; 0: no block has any
   int64_t experts_per_token = 0;
   int64_t expert_size = 0;         // an expert's intermediate size
+  int64_t shared_expert_size = 0;  // of the one that all tokens take; 0: there is none
   bool normalized_routes = false;  // a token's weights for its experts sum up to 1
   double balance = 0;              // weight of the loss that balances experts
   kernels::GateClamp expert_clamp;
@@ -65,11 +66,15 @@ struct Config {
   bool shared_norm = false;        // and that through the same norm
   int64_t conv_taps = 0;           // rows that a short convolution reads
   bool conv_bias = false;          // of it and of the layers around it
+  // Of the gated delta rule.
+  int64_t delta_key_heads = 0, delta_value_heads = 0;
+  int64_t delta_key_dim = 0, delta_value_dim = 0;  // of a head
   double initializer_range = 0;
   double attention_dropout = 0;
   double residual_dropout = 0;  // of what attention and MLP add
   double embedding_dropout = 0;
-  int64_t sliding_window = 0;  // of the layers that have one
+  int64_t sliding_window = 0;          // of the layers that have one
+  const char* other_layers = nullptr;  // what layer_types calls those without attention, if any
   std::vector<Layer> layers;
   kernels::cpu::RopeScaling rope;
   kernels::cpu::RopeScaling window_rope;  // of Rotation::Window

@@ -77,6 +77,8 @@ void flatten_rope(Config& c, const json& file, const std::string& where) {
     json rope = file["rope_parameters"];
     const std::string inside = where + ": rope_parameters";
     if (!rope.is_object()) throw UserError("{}: \"rope_parameters\" is not an object", where);
+    // A text token has the same place on each of several axes.
+    for (const char* axes : {"mrope_section", "mrope_interleaved"}) rope.erase(axes);
     if (rope.contains("partial_rotary_factor")) {
       const double factor = ConfigFields(rope, inside).number("partial_rotary_factor");
       if (!config.contains("partial_rotary_factor") && factor != 1)

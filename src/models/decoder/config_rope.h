@@ -14,6 +14,7 @@ namespace snug::models::decoder {
 inline constexpr const char* kSliding = "sliding_attention";
 inline constexpr const char* kFull = "full_attention";
 inline constexpr const char* kConvolution = "conv";
+inline constexpr const char* kDeltaRule = "linear_attention";
 
 // transformers 5 writes rope_parameters, for all layers or for each type; earlier versions write
 // rope_theta, rope_scaling and others beside them. Every version reads the latter, which this

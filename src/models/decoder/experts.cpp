@@ -2,6 +2,8 @@
 #include "models/decoder/experts.h"
 
 #include <ATen/ops/add.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/sigmoid.h>
 
 #include <algorithm>
 #include <functional>
@@ -11,6 +13,7 @@
 #include "core/nn/objective.h"
 #include "core/ops/linear/experts.h"
 #include "core/ops/routing.h"
+#include "models/decoder/layers.h"
 
 namespace snug::models::decoder {
 namespace {
@@ -68,7 +71,8 @@ Experts::Experts(const Config& c, int64_t block, const std::string& layer)
     : config_(c),
       block_(block),
       router_(layer + c.family->names.router, nn::Role::Other, c.hidden_size, c.num_experts,
-              c.family->fused_experts ? nn::Bias::Present : nn::Bias::None) {
+              bias_if(c.family->fused_experts)),
+      shared_(shared_expert(c, layer)) {
   for (int64_t expert = 0; expert < c.num_experts; ++expert)
     experts_.push_back(
         make_expert(layer + c.family->names.experts + "." + std::to_string(expert) + "."));
@@ -77,17 +81,14 @@ Experts::Experts(const Config& c, int64_t block, const std::string& layer)
 Experts::Expert Experts::make_expert(const std::string& name) const {
   const WeightNames& names = config_.family->names;
   const int64_t d = config_.hidden_size, f = config_.expert_size;
-  const auto input = [&](const char* layer, int64_t features, nn::Bias bias) {
+  const nn::Bias bias = bias_if(config_.family->fused_experts);
+  const auto input = [&](const char* layer, int64_t features) {
     return nn::Linear(name + layer, nn::Role::MlpInput, d, features, bias);
   };
-  const auto output = [&](nn::Bias bias) {
-    return nn::Linear(name + names.expert_down, nn::Role::MlpOutput, f, d, bias);
-  };
+  nn::Linear output(name + names.expert_down, nn::Role::MlpOutput, f, d, bias);
   if (config_.family->fused_experts)
-    return {input(names.expert_gate, 2 * f, nn::Bias::Present), std::nullopt,
-            output(nn::Bias::Present)};
-  return {input(names.expert_gate, f, nn::Bias::None), input(names.expert_up, f, nn::Bias::None),
-          output(nn::Bias::None)};
+    return {input(names.expert_gate, 2 * f), std::nullopt, std::move(output)};
+  return {input(names.expert_gate, f), input(names.expert_up, f), std::move(output)};
 }
 
 template <class Body>
@@ -108,8 +109,30 @@ std::optional<ops::ExpertShare> Experts::share_of(const nn::Batch& batch) const 
   return ops::ExpertShare{.group = any.share->group, .most_tokens = batch.most_tokens};
 }
 
+std::optional<Experts::Shared> Experts::shared_expert(const Config& c, const std::string& layer) {
+  if (c.shared_expert_size == 0) return std::nullopt;
+  const std::string name = layer + c.family->names.shared_expert;
+  const auto of = [&](const char* own, nn::Role role, int64_t in, int64_t out) {
+    return nn::Linear(name + own, role, in, out, nn::Bias::None);
+  };
+  const int64_t d = c.hidden_size, f = c.shared_expert_size;
+  return Shared{of(".gate_proj", nn::Role::MlpInput, d, f),
+                of(".up_proj", nn::Role::MlpInput, d, f),
+                of(".down_proj", nn::Role::MlpOutput, f, d), of("_gate", nn::Role::Other, d, 1)};
+}
+
 at::Tensor Experts::forward(const at::Tensor& x, nn::State& state, const nn::Batch& batch,
                             const nn::Pass& pass) const {
+  at::Tensor sum = routed(x, state, batch, pass);
+  if (!shared_) return sum;
+  const std::vector<at::Tensor> wide =
+      nn::project(x, {&shared_->gate, &shared_->up}, x.size(0), pass);
+  const at::Tensor own = shared_->down.forward_gated(wide[0], wide[1], config_.activation, pass);
+  return at::add(sum, at::mul(own, at::sigmoid(shared_->share.forward(x, pass))));
+}
+
+at::Tensor Experts::routed(const at::Tensor& x, nn::State& state, const nn::Batch& batch,
+                           const nn::Pass& pass) const {
   const ops::Routes routes = ops::route(
       router_.forward(x, pass), config_.experts_per_token, config_.normalized_routes,
       balances(pass) ? ops::Probabilities::Summed : ops::Probabilities::Unsummed, batch.real);
@@ -158,10 +181,15 @@ std::vector<std::vector<nn::Parameter*>> Experts::parameters_of_each() {
 void Experts::list(std::vector<nn::Parameter*>& parameters) {
   router_.list(parameters);
   for_each_layer([&](nn::Linear& linear) { linear.list(parameters); });
+  if (!shared_) return;
+  for (nn::Linear* layer : {&shared_->gate, &shared_->up, &shared_->down, &shared_->share})
+    layer->list(parameters);
 }
 
 void Experts::list(std::vector<nn::Linear*>& linears) {
   for_each_layer([&](nn::Linear& linear) { linears.push_back(&linear); });
+  if (!shared_) return;
+  for (nn::Linear* layer : {&shared_->gate, &shared_->up, &shared_->down}) linears.push_back(layer);
 }
 
 double Experts::idle_flops_per_token() {

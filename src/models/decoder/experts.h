@@ -1,5 +1,5 @@
 // A block's mixture of experts: a router, and gated MLPs of which each token takes the few that the
-// router gives it.
+// router gives it, and in some families one that all take.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -29,7 +29,8 @@ class Experts {
   at::Tensor forward(const at::Tensor& x, nn::State& state, const nn::Batch& batch,
                      const nn::Pass& pass) const;
   void list(std::vector<nn::Parameter*>& parameters);
-  // Without the router: it stays as exact as activations are, and gets no adapter.
+  // Without the router and the shared expert's share: they stay as exact as activations are, and
+  // get no adapter.
   void list(std::vector<nn::Linear*>& linears);
   std::vector<std::vector<nn::Parameter*>> parameters_of_each();
   // What the products of experts that a token is not routed to would take, as Model counts them.
@@ -41,12 +42,20 @@ class Experts {
     std::optional<nn::Linear> up;  // else
     nn::Linear down;
   };
+  // The expert that every token takes; of its output sigmoid(share(x)) is added.
+  struct Shared {
+    nn::Linear gate, up, down;
+    nn::Linear share;  // (1, D)
+  };
   template <class Body>
   static void for_each_layer(Expert& expert, const Body& body);
   template <class Body>
   void for_each_layer(const Body& body);
 
   Expert make_expert(const std::string& name) const;
+  static std::optional<Shared> shared_expert(const Config& config, const std::string& layer);
+  at::Tensor routed(const at::Tensor& x, nn::State& state, const nn::Batch& batch,
+                    const nn::Pass& pass) const;
   // Null if this rank has all experts.
   std::optional<ops::ExpertShare> share_of(const nn::Batch& batch) const;
 
@@ -54,6 +63,7 @@ class Experts {
   int64_t block_;
   nn::Linear router_;  // (num_experts, D)
   std::vector<Expert> experts_;
+  std::optional<Shared> shared_;
 };
 
 }  // namespace snug::models::decoder

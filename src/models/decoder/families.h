@@ -52,6 +52,7 @@ struct WeightNames {
   const char* expert_gate = "gate_proj";  // with fused experts gate and up
   const char* expert_up = "up_proj";
   const char* expert_down = "down_proj";
+  const char* shared_expert = "mlp.shared_expert";  // whose layers are named as experts' are
   const char* norm = "model.norm";
   const char* head = "lm_head";
 };
@@ -72,13 +73,15 @@ struct Family {
   bool fused_gate = false;   // one layer for gate and up
   // The fused layer has each key-value head's queries, its key and its value side by side.
   bool interleaved = false;
-  bool layer_norm = false;  // layer norms with biases in place of RMSNorms
-  bool gated = true;        // the MLP has a gate
-  bool mlp_bias = false;    // the MLP's layers have biases, whatever the config says
-  bool sinks = false;       // attention has a learned sink for each head
+  bool layer_norm = false;       // layer norms with biases in place of RMSNorms
+  bool gated = true;             // the MLP has a gate
+  bool mlp_bias = false;         // the MLP's layers have biases, whatever the config says
+  bool gated_attention = false;  // each head's output has a gate, which q_proj makes
+  bool sinks = false;            // attention has a learned sink for each head
   // Each expert's gate and up are one layer, and files have one tensor for all experts; every
   // layer and the router have biases, and the gate is clamped.
   bool fused_experts = false;
+  bool joined_delta = false;  // DeltaRule's four layers are two, by key head
   // The last of so many layers sees all, unless the config says which layers have a window.
   int64_t window_pattern = 0;
   WindowRope window_rope = WindowRope::Same;

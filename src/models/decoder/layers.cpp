@@ -19,4 +19,15 @@ std::vector<at::Tensor> project(const at::Tensor& x, const std::vector<nn::Linea
   return at::split_with_sizes(outputs[0], parts, 1);
 }
 
+at::Tensor convolved(const at::Tensor& x, const ops::ShortConv& convolution, int64_t layer,
+                     const nn::Batch& batch) {
+  nn::KvCache* cache = batch.cache;
+  if (cache != nullptr && cache->length() > 0)
+    return ops::short_conv_step(x, convolution, cache->recent(layer));
+  if (cache != nullptr)
+    cache->recent(layer) = ops::convolved_rows(x, convolution.form, cache->num_sequences(),
+                                               convolution.weight.size(1) - 1);
+  return ops::short_conv(x, convolution, batch.positions);
+}
+
 }  // namespace snug::models::decoder

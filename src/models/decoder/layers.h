@@ -7,6 +7,7 @@
 
 #include "core/nn/functions.h"
 #include "core/nn/linear.h"
+#include "core/ops/sequence/short_conv.h"
 #include "models/decoder/config.h"
 
 namespace snug::models::decoder {
@@ -22,5 +23,10 @@ inline nn::RmsNorm rms_norm(const Config& c, const std::string& name, int64_t si
 std::vector<at::Tensor> project(const at::Tensor& x, const std::vector<nn::Linear>& layers,
                                 std::vector<int64_t> parts, const nn::Batch& batch,
                                 const nn::Pass& pass);
+
+// `convolution` of x, core/ops/sequence/short_conv.h, in block `layer`; a generation's goes on from
+// what the cache has of the rows before.
+at::Tensor convolved(const at::Tensor& x, const ops::ShortConv& convolution, int64_t layer,
+                     const nn::Batch& batch);
 
 }  // namespace snug::models::decoder

@@ -1,4 +1,5 @@
-// The part of a block in which tokens read others: attention, or a short convolution in its place.
+// The part of a block in which tokens read others: attention, a short convolution or
+// the gated delta rule.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -31,5 +32,7 @@ std::unique_ptr<Mixer> make_attention(const Config& config, int64_t layer, const
                                       const Rope* rope);
 std::unique_ptr<Mixer> make_short_convolution(const Config& config, int64_t layer,
                                               const std::string& name);
+std::unique_ptr<Mixer> make_delta_rule(const Config& config, int64_t layer,
+                                       const std::string& name);
 
 }  // namespace snug::models::decoder

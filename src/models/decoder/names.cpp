@@ -120,10 +120,10 @@ Placement in_stack(const Config& c, const nn::Parameter& parameter) {
 }
 
 Placement in_hugging_face(const Config& c, const nn::Parameter& parameter) {
-  if (c.family->fused_experts) return in_stack(c, parameter);
   Placement place{.tensor = parameter.name};
+  if (c.family->fused_experts) place = in_stack(c, parameter);
   // A convolution of each feature by itself.
-  if (parameter.name.ends_with(".conv.conv.weight"))
+  if (parameter.name.ends_with(".conv.conv.weight") || parameter.name.ends_with(".conv1d.weight"))
     place.shape = {parameter.whole_shape()[0], 1, parameter.whole_shape()[1]};
   return place;
 }

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <optional>
 
-#include "core/ops/short_conv.h"
+#include "core/ops/sequence/short_conv.h"
 #include "models/decoder/layers.h"
 #include "models/decoder/mixer.h"
 
@@ -51,13 +51,7 @@ class ShortConvolution final : public Mixer {
   at::Tensor convolve(const at::Tensor& wide, const nn::Batch& batch) const {
     const ops::ShortConv convolution{kernels::ConvForm::Gates, taps_.value,
                                      bias_ ? bias_->value : at::Tensor()};
-    nn::KvCache* cache = batch.cache;
-    if (cache != nullptr && cache->length() > 0)
-      return ops::short_conv_step(wide, convolution, cache->recent(layer_));
-    if (cache != nullptr)
-      cache->recent(layer_) = ops::convolved_rows(wide, kernels::ConvForm::Gates,
-                                                  cache->num_sequences(), taps_.shape[1] - 1);
-    return ops::short_conv(wide, convolution, batch.positions);
+    return convolved(wide, convolution, layer_, batch);
   }
 
   int64_t layer_;

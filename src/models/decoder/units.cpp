@@ -26,8 +26,14 @@ std::optional<Norm> block_norm(const Config& c, bool present, const std::string&
 
 std::unique_ptr<Mixer> make_mixer(const Config& c, int64_t layer, const std::string& name,
                                   const Rope* rope) {
-  if (c.layers[static_cast<size_t>(layer)].mixer == MixerKind::ShortConvolution)
-    return make_short_convolution(c, layer, name);
+  switch (c.layers[static_cast<size_t>(layer)].mixer) {
+    case MixerKind::ShortConvolution:
+      return make_short_convolution(c, layer, name);
+    case MixerKind::DeltaRule:
+      return make_delta_rule(c, layer, name);
+    case MixerKind::Attention:
+      break;
+  }
   return make_attention(c, layer, name, rope);
 }
 
@@ -298,17 +304,24 @@ std::vector<HeadCount> DecoderModel::head_counts() const {
   if (config_.family->fused_qkv && !config_.family->interleaved &&
       config_.num_attention_heads != config_.num_key_value_heads)
     counts.push_back({"layer of queries, keys and values in unequal parts", 1});
+  if (config_.delta_key_heads > 0)
+    counts.push_back({"gated delta rule, which tensor parallelism does not split", 1});
   if (config_.num_experts > 0)
     counts.push_back({"mixture of experts in a block, which tensor parallelism does not split", 1});
   return counts;
 }
 
-// A token computes with a few of a block's experts; a block without attention has no scores.
+// A token computes with a few of a block's experts; a block without attention has no scores, and
+// one with the delta rule multiplies its state by a key and a query and adds to it.
 double DecoderModel::flops_per_token(double seqlen, double pictures) const {
   const int64_t features = config_.num_attention_heads * config_.head_dim;
   double flops = Model::flops_per_token(seqlen, pictures);
   for (const Layer& layer : config_.layers)
     if (layer.mixer != MixerKind::Attention) flops -= 6.0 * static_cast<double>(features) * seqlen;
+  for (const Layer& layer : config_.layers)
+    if (layer.mixer == MixerKind::DeltaRule)
+      flops += 18.0 * static_cast<double>(config_.delta_value_heads * config_.delta_key_dim *
+                                          config_.delta_value_dim);
   for (const auto& block : blocks_)
     if (auto& experts = block->mixture()) flops -= experts->idle_flops_per_token();
   return flops;

@@ -272,6 +272,8 @@ at::Tensor DecoderModel::activated(const at::Tensor& x) const {
       return relu(x);
     case kernels::Activation::Gelu:
     case kernels::Activation::GeluTanh:
+    case kernels::Activation::ReluSquared:
+    case kernels::Activation::Sigmoid:
       break;
   }
   return at::gelu(x);

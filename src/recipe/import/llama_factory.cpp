@@ -235,7 +235,8 @@ void check_entry(Draft& draft, const YamlNode& entry, const std::string& name) {
   const auto refuse = [&](std::string_view what, std::string_view why) {
     draft.refuse("dataset", "data", fmt::format("{}: {}; {}", name, what, why));
   };
-  const bool is_of_hub = text_in(entry, "file_name").empty() && names_hub_set(text_in(entry, "hf_hub_url"));
+  const bool is_of_hub =
+      text_in(entry, "file_name").empty() && names_hub_set(text_in(entry, "hf_hub_url"));
   for (const EntryKey& known : kEntryKeys) {
     if (is_of_hub && (known.key == "split" || known.key == "subset")) continue;
     const YamlNode* value = find_at(entry, known.key);

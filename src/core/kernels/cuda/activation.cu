@@ -22,6 +22,16 @@ __device__ ValueAndSlope relu(float x) {
   return {x < 0.f ? 0.f : x, x != x ? x : x > 0.f ? 1.f : 0.f};
 }
 
+__device__ ValueAndSlope relu_squared(float x) {
+  const float bounded = x < 0.f ? 0.f : x;
+  return {bounded * bounded, 2.f * bounded};
+}
+
+__device__ ValueAndSlope sigmoid(float x) {
+  const float s = logistic(x);
+  return {s, s * logistic(-x)};
+}
+
 // s = logistic(x); 1 - s is logistic(-x), without that difference's cancellation.
 __device__ ValueAndSlope silu(float x) {
   const float s = logistic(x);
@@ -50,6 +60,10 @@ __device__ ValueAndSlope evaluate(Activation activation, float x) {
       return gelu_erf(x);
     case Activation::GeluTanh:
       return gelu_tanh(x);
+    case Activation::ReluSquared:
+      return relu_squared(x);
+    case Activation::Sigmoid:
+      return sigmoid(x);
     default:
       return silu(x);
   }

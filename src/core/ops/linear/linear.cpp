@@ -26,12 +26,13 @@ using torch::autograd::variable_list;
 struct Layers {
   std::vector<Projection> projections;
   std::optional<Activation> activation;
+  Up kind_of_up = Up::Own;
 };
 
 struct LinearsFunction : torch::autograd::Function<LinearsFunction> {
   static variable_list forward(AutogradContext* ctx, const at::Tensor& x,
                                const std::optional<at::Tensor>& up,
-                               const std::optional<Activation>& activation,
+                               const std::optional<Activation>& activation, Up kind_of_up,
                                const std::vector<Projection>& projections,
                                const std::optional<at::Tensor>& /*trained*/) {
     const ProductInput input{x, up, activation};
@@ -44,26 +45,26 @@ struct LinearsFunction : torch::autograd::Function<LinearsFunction> {
       outputs.push_back(Projector(p, x.scalar_type()).forward(value, x.scalar_type(), &inner));
       kept.push_back(inner);
     }
-    carry(ctx, Layers{projections, activation});
+    carry(ctx, Layers{projections, activation, kind_of_up});
     keep(ctx, std::move(kept));
     return outputs;
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const variable_list saved = ctx->get_saved_variables();
-    const auto& [projections, activation] = carried<Layers>(ctx);
-    ProductInput input{saved[0], std::nullopt, activation};
+    const auto& [projections, activation, kind_of_up] = carried<Layers>(ctx);
+    ProductInput input{saved[0], std::nullopt, activation, kind_of_up};
     if (saved[1].defined()) input.up = saved[1];
     InputBackward backward(std::move(input), need_input(projections), ctx->needs_input_grad(0));
     for (size_t i = projections.size(); i-- > 0;)
       backward.add(projections[i], std::exchange(grads[i], {}).contiguous(), saved[i + 2]);
     const auto [d_x, d_up] = backward.gradients();
-    return {d_x, d_up, {}, {}, {}};
+    return {d_x, d_up, {}, {}, {}, {}};
   }
 };
 
 variable_list apply(const ProductInput& input, const std::vector<Projection>& projections) {
-  return LinearsFunction::apply(input.x, input.up, input.activation, projections,
+  return LinearsFunction::apply(input.x, input.up, input.activation, input.kind_of_up, projections,
                                 any_trained(projections));
 }
 

@@ -109,8 +109,13 @@ at::Tensor ProductInput::value() const {
 ProductInput::Gradients ProductInput::gradients(const at::Tensor& d_value, Value value) const {
   if (!activation) return {d_value, {}, x};
   if (up) {
-    gated_backward_in_place(d_value, x, *up, *activation, value);
-    return {x, *up, d_value};
+    at::Tensor d_up = *up;
+    if (kind_of_up == Up::Shared) {
+      d_up = at::empty(up->sizes(), up->options());
+      copy(d_up, *up);
+    }
+    gated_backward_in_place(d_value, x, d_up, *activation, value);
+    return {x, d_up, d_value};
   }
   activation_backward_in_place(d_value, x, *activation, value);
   return {d_value, {}, x};

@@ -34,6 +34,9 @@ void sum_of_rows_into(const at::Tensor& total, const at::Tensor& a, Into into);
 // it faster than float32, else float32.
 at::ScalarType operand_type(const at::Tensor& x);
 
+// Whether who made `up` needs it for its own backward.
+enum class Up : bool { Own, Shared };
+
 // The input of a product with a weight: a tensor, its activation, or the activation of a gate times
 // another tensor. Only the operands are saved, and the backward recomputes the value, so that an
 // MLP's widest tensor exists only during its product.
@@ -41,13 +44,14 @@ struct ProductInput {
   at::Tensor x;                          // (N, F)
   std::optional<at::Tensor> up;          // (N, F), with an activation
   std::optional<Activation> activation;  // of x; none: x itself
+  Up kind_of_up = Up::Own;
 
   // Whether the backward needs x (and up).
   bool keeps(bool value_is_needed) const { return value_is_needed || activation.has_value(); }
   at::Tensor value() const;
   // The gradients of x and up (undefined without up) from the value's gradient; with Value::Again
-  // also the value. With an activation they overwrite d_value, x and up, the latter being outputs
-  // of products that nothing else needs.
+  // also the value. With an activation they overwrite d_value, x and an Up::Own, the latter two
+  // being outputs of products that nothing else needs.
   struct Gradients {
     at::Tensor x, up, value;
   };

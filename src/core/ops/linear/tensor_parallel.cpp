@@ -25,6 +25,7 @@ struct CutLayer {
   std::vector<Projection> projections;
   at::Tensor bias;  // of a layer cut by inputs
   std::optional<Activation> activation;
+  Up kind_of_up = Up::Own;
   TensorShare share;
   int64_t num_tokens = 0;
 };
@@ -105,12 +106,13 @@ at::Tensor gather_output_gradient(const CutLayer& layer, const at::Tensor& d_own
 struct InputCutFunction : torch::autograd::Function<InputCutFunction> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x,
                             const std::optional<at::Tensor>& up,
-                            const std::optional<Activation>& activation,
+                            const std::optional<Activation>& activation, Up kind_of_up,
                             const Projection& projection, const TensorShare& share,
                             const std::optional<at::Tensor>& /*trained*/) {
     const ProductInput input{x, up, activation};
     CutLayer layer = input_cut_layer(projection, share, x.size(0));
     layer.activation = activation;
+    layer.kind_of_up = kind_of_up;
     at::Tensor inner;
     at::Tensor out = input_cut_forward(layer, input.value(), &inner);
     keep(ctx, {input.keeps(projection.needs_input()) ? x : at::Tensor(), up.value_or(at::Tensor()),
@@ -122,13 +124,13 @@ struct InputCutFunction : torch::autograd::Function<InputCutFunction> {
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const variable_list saved = ctx->get_saved_variables();
     const auto& layer = carried<CutLayer>(ctx);
-    ProductInput input{saved[0], std::nullopt, layer.activation};
+    ProductInput input{saved[0], std::nullopt, layer.activation, layer.kind_of_up};
     if (saved[1].defined()) input.up = saved[1];
     const Projection& p = layer.projections.front();
     InputBackward backward(std::move(input), p.needs_input(), ctx->needs_input_grad(0));
     backward.add(p, gather_output_gradient(layer, std::exchange(grads[0], {})), saved[2]);
     const auto [d_x, d_up] = backward.gradients();
-    return {d_x, d_up, {}, {}, {}, {}};
+    return {d_x, d_up, {}, {}, {}, {}, {}};
   }
 };
 
@@ -172,8 +174,8 @@ std::vector<at::Tensor> output_cut_linears(const at::Tensor& x,
 
 at::Tensor input_cut_linear(const ProductInput& input, const Projection& projection,
                             const TensorShare& share) {
-  return InputCutFunction::apply(input.x, input.up, input.activation, projection, share,
-                                 projection.any_trained());
+  return InputCutFunction::apply(input.x, input.up, input.activation, input.kind_of_up, projection,
+                                 share, projection.any_trained());
 }
 
 at::Tensor cut_embedding(const at::Tensor& ids, const at::Tensor& weight, const TablePart& part,

@@ -1,4 +1,4 @@
-// ReLU, SiLU and GELU over the whole range of inputs, gated forms, slopes against finite
+// ReLU, SiLU, GELU and others over the whole range of inputs, gated forms, slopes against finite
 // differences.
 // SPDX-License-Identifier: Apache-2.0
 #include "core/kernels/activation.h"
@@ -8,8 +8,8 @@
 namespace snug::kernels::cpu {
 namespace {
 
-const Activation kAll[] = {Activation::Relu, Activation::Silu, Activation::GeluTanh,
-                           Activation::Gelu};
+const Activation kAll[] = {Activation::Relu, Activation::Silu,        Activation::GeluTanh,
+                           Activation::Gelu, Activation::ReluSquared, Activation::Sigmoid};
 constexpr double kCubic = 0.044715;
 const double kRootTwoOverPi = std::sqrt(2 / M_PI);
 
@@ -23,12 +23,18 @@ double value_of(Activation activation, double x) {
       return 0.5 * x * (1 + std::tanh(kRootTwoOverPi * (x + kCubic * x * x * x)));
     case Activation::Gelu:
       return 0.5 * x * std::erfc(-x / std::sqrt(2.0));
+    case Activation::ReluSquared:
+      return x > 0 ? x * x : 0;
+    case Activation::Sigmoid:
+      return 1 / (1 + std::exp(-x));
   }
   return 0;
 }
 
 double slope_of(Activation activation, double x) {
   if (activation == Activation::Relu) return x > 0 ? 1 : 0;
+  if (activation == Activation::ReluSquared) return x > 0 ? 2 * x : 0;
+  if (activation == Activation::Sigmoid) return 1 / (1 + std::exp(-x)) * (1 / (1 + std::exp(x)));
   if (activation == Activation::Silu) {
     const double s = 1 / (1 + std::exp(-x));
     return s * (1 + x * (1 - s));

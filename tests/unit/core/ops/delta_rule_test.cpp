@@ -2,7 +2,7 @@
 // (tests/oracles/delta_rule.py): outputs, last states and every gradient; the single step; what is
 // kept; and on meta, where it has to ask for the same memory as on the test's device.
 // SPDX-License-Identifier: Apache-2.0
-#include "core/ops/delta_rule.h"
+#include "core/ops/sequence/delta_rule.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "core/ops/attention/attention.h"
-#include "core/ops/delta_rule.h"
 #include "core/ops/dropout.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/embedding.h"
@@ -18,7 +17,8 @@
 #include "core/ops/loss/cross_entropy.h"
 #include "core/ops/norm.h"
 #include "core/ops/pictures.h"
-#include "core/ops/short_conv.h"
+#include "core/ops/sequence/delta_rule.h"
+#include "core/ops/sequence/short_conv.h"
 #include "support/test_device.h"
 
 namespace snug::ops {

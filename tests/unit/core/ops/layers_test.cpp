@@ -107,12 +107,17 @@ at::Tensor activated(const at::Tensor& x, Activation activation) {
       return at::gelu(x, "tanh");
     case Activation::Silu:
       return at::silu(x);
+    case Activation::ReluSquared:
+      return at::square(at::relu(x));
+    case Activation::Sigmoid:
+      return at::sigmoid(x);
   }
   return x;
 }
 
-constexpr Activation kActivations[] = {Activation::Relu, Activation::Gelu, Activation::GeluTanh,
-                                       Activation::Silu};
+constexpr Activation kActivations[] = {Activation::Relu,        Activation::Gelu,
+                                       Activation::GeluTanh,    Activation::Silu,
+                                       Activation::ReluSquared, Activation::Sigmoid};
 
 TEST_F(LayersTest, ActivationLinearKeepsOnlyItsInput) {
   for (const Activation activation : kActivations) {

@@ -1,4 +1,4 @@
-// ReLU, SiLU and GELU with their derivatives; see core/kernels/activation.h.
+// ReLU, SiLU, GELU and others with their derivatives; see core/kernels/activation.h.
 // SPDX-License-Identifier: Apache-2.0
 #include "core/kernels/cpu/simd/kernels.h"
 #include "core/kernels/cpu/simd/math.h"
@@ -11,6 +11,22 @@ struct Relu {
   SNUG_INLINE ValueAndSlope both(F x) {
     const F slope = x > 0.f ? broadcast(1.f) : F{};
     return {at_least(x, 0.f), x != x ? x : slope};
+  }
+};
+
+struct ReluSquared {
+  SNUG_INLINE F value(F x) { return at_least(x, 0.f) * at_least(x, 0.f); }
+  SNUG_INLINE ValueAndSlope both(F x) {
+    const F bounded = at_least(x, 0.f);
+    return {bounded * bounded, 2.f * bounded};
+  }
+};
+
+struct Sigmoid {
+  SNUG_INLINE F value(F x) { return logistic(x).share; }
+  SNUG_INLINE ValueAndSlope both(F x) {
+    const Logistic s = logistic(x);
+    return {s.share, s.share * s.rest};
   }
 };
 
@@ -84,6 +100,10 @@ SNUG_INLINE void with_activation(Activation activation, const Body& body) {
       return body(GeluTanh{});
     case Activation::Silu:
       return body(Silu{});
+    case Activation::ReluSquared:
+      return body(ReluSquared{});
+    case Activation::Sigmoid:
+      return body(Sigmoid{});
   }
 }
 

@@ -7,8 +7,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/kernels/cuda/optimizers/optimizers.h"
 
-#include "core/kernels/cuda/rounding.cuh"
 #include "core/kernels/cuda/optimizers/tensor_list.cuh"
+#include "core/kernels/cuda/rounding.cuh"
 #include "core/kernels/dynamic_map.h"
 #include "core/kernels/optimizer_formulas.h"
 #include "core/kernels/optimizers.h"

@@ -18,8 +18,8 @@ using cpu::kAllTypes;
 using cpu::random_array;
 using cpu::teacher_rows;
 
-const Activation kActivations[] = {Activation::Relu, Activation::Gelu, Activation::GeluTanh,
-                                   Activation::Silu};
+const Activation kActivations[] = {Activation::Relu, Activation::Gelu,        Activation::GeluTanh,
+                                   Activation::Silu, Activation::ReluSquared, Activation::Sigmoid};
 
 TEST(SimulatedActivation, IsTheCpus) {
   for (const Scalar type : kAllTypes) {

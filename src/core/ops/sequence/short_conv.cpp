@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/ops/short_conv.h"
+#include "core/ops/sequence/short_conv.h"
 
 #include <ATen/ops/add.h>
 #include <ATen/ops/cat.h>
