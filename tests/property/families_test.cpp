@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <random>
@@ -61,6 +62,11 @@ class Families : public ::testing::TestWithParam<const char*> {
   static void SetUpTestSuite() { tests::prepare_test_device(); }
   void SetUp() override {
     if (!tests::missing_device().empty()) GTEST_SKIP() << tests::missing_device();
+    // Its chunks are padded: hundreds of thousands of accesses of memory, each of them checked.
+    if (!tests::test_device().is_cpu() &&
+        tiny_model(GetParam())->hugging_face_config().contains("linear_num_key_heads") &&
+        std::getenv("SNUG_TEST_DELTA_RULE") == nullptr)
+      GTEST_SKIP() << "minutes on a simulated GPU; SNUG_TEST_DELTA_RULE=1 runs it";
   }
 
   data::SampleStore samples(int count = 8, int longest = 30, uint32_t seed = 5) const {

@@ -243,11 +243,13 @@ std::string unloadable_in_peft(const std::vector<nn::Linear*>& linears,
   };
   std::map<std::string, Count> experts;  // of one kind of layer of one block
   bool dense = false;                    // a block without experts is adapted too
+  bool shared = false;                   // every token's expert is there, adapted or not
   for (const nn::Linear* linear : linears) {
     const std::string& name = linear->name();
     const bool adapted = checkpoint::adapts(config, name);
     const size_t at = name.find(".experts.");
     if (at == std::string::npos) {
+      shared |= name.find(".shared_expert.") != std::string::npos;
       dense |= adapted && name.find(".mlp.") != std::string::npos;
       continue;
     }
@@ -258,6 +260,7 @@ std::string unloadable_in_peft(const std::vector<nn::Linear*>& linears,
   const auto is_adapted = [](const auto& entry) { return entry.second.adapted > 0; };
   if (std::ranges::none_of(experts, is_adapted)) return "";
   if (config.use_dora) return "it has no DoRA for them";
+  if (shared) return "beside a shared expert it loads only some of them, without a word";
   if (dense) return "it drops those of blocks without experts";
   for (const auto& [name, count] : experts) {
     if (count.adapted != 0 && count.adapted != count.all) return "it takes all experts or none";

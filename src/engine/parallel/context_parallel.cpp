@@ -96,7 +96,7 @@ void check_context(const models::Model& model, const dist::Mesh& mesh) {
   if (reads.reads_rows_before)
     throw UserError(
         "mesh cp={}: this model has layers without attention, which go through a document's rows "
-        "in order; use fsdp, dp, tp or pp instead",
+        "in order; use fsdp, dp or pp instead",
         ranks);
   if (!reads.source && reads.image_size == 0) return;
   throw UserError(

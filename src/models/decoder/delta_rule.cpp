@@ -29,15 +29,15 @@ int64_t values_of(const Config& c) { return c.delta_value_heads * c.delta_value_
 std::vector<nn::Linear> input_layers(const Config& c, const std::string& name) {
   const int64_t qkv = 2 * keys_of(c) + values_of(c), z = values_of(c), heads = c.delta_value_heads;
   std::vector<nn::Linear> all;
-  const auto add = [&](const char* layer, int64_t features) {
-    all.emplace_back(name + layer, nn::Role::Other, c.hidden_size, features, nn::Bias::None);
+  const auto add = [&](const char* layer, int64_t features, nn::Role role = nn::Role::Other) {
+    all.emplace_back(name + layer, role, c.hidden_size, features, nn::Bias::None);
   };
   if (c.family->joined_delta) {
-    add("in_proj_qkvz", qkv + z);
+    add("in_proj_qkvz", qkv + z, nn::Role::Query);
     add("in_proj_ba", 2 * heads);
     return all;
   }
-  add("in_proj_qkv", qkv);
+  add("in_proj_qkv", qkv, nn::Role::Query);
   add("in_proj_z", z);
   add("in_proj_b", heads);
   add("in_proj_a", heads);

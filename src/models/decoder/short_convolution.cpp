@@ -13,7 +13,7 @@ class ShortConvolution final : public Mixer {
  public:
   ShortConvolution(const Config& c, int64_t layer, const std::string& name)
       : layer_(layer),
-        in_(name + "conv.in_proj", nn::Role::Other, c.hidden_size, 3 * c.hidden_size,
+        in_(name + "conv.in_proj", nn::Role::Query, c.hidden_size, 3 * c.hidden_size,
             bias_if(c.conv_bias)),
         // Used in float32, as vectors are.
         taps_{.name = name + "conv.conv.weight",

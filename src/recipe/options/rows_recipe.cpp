@@ -506,7 +506,8 @@ std::vector<Row> objective_rows(Recipe& r) {
        .slot = &o.share_prompt,
        .help =
            "compute the prompt of both answers once, where that saves a twentieth of the tokens; "
-           "not with data.packing false, with cp in the mesh, and with longrope"},
+           "not with data.packing false, with cp in the mesh, with longrope, and in models with "
+           "blocks without attention"},
       {.theme = kObjective,
        .key = "objective.desirable_weight",
        .slot = &o.desirable_weight,

@@ -178,9 +178,9 @@ TEST_F(FromConfig, GptOssIsReadAndRefusedByName) {
 // Optimizers form groups from roles, so a new family must not forget to say them.
 TEST_F(FromConfig, ParametersHaveTheRolesThatTheirNamesSay) {
   const auto is_table = [](const std::string& name) {
-    for (const char* word :
-         {"embed_tokens", "embed_in", "word_embeddings", "wte", "wpe", "shared", "embed_positions",
-          "position_embedding", "class_embedding", "query_tokens", "relative_attention_bias"})
+    for (const char* word : {"embed_tokens", "embed_in", "word_embeddings", "wte", "wpe",
+                             "shared.weight", "embed_positions", "position_embedding",
+                             "class_embedding", "query_tokens", "relative_attention_bias"})
       if (name.find(word) != std::string::npos) return true;
     return false;
   };
@@ -319,12 +319,12 @@ TEST_F(FromConfig, PublishedSizesOfLanguageParts) {
 
 TEST_F(FromConfig, AnUnknownFamilyIsComparedWithTheNearest) {
   json config = config_of("qwen2-windows");
-  config["model_type"] = "qwen2_moe";
-  config["num_experts"] = 60;
-  EXPECT_NE(refusal(config).find("nearest is qwen2, which has no place for num_experts"),
+  config["model_type"] = "qwen2x";
+  config["num_splines"] = 60;
+  EXPECT_NE(refusal(config).find("nearest is qwen2, which has no place for num_splines"),
             std::string::npos)
       << refusal(config);
-  config.erase("num_experts");
+  config.erase("num_splines");
   EXPECT_NE(refusal(config).find("nearest to qwen2"), std::string::npos) << refusal(config);
   config.erase("num_attention_heads");
   EXPECT_NE(refusal(config).find("its config has no num_attention_heads"), std::string::npos)

@@ -1,6 +1,6 @@
 // Where chunks and their scratch lie, for the kernels of the gated delta rule and for a plan, which
 // has no device nor CUDA's headers. Chunks have 64 tokens at most, 32 where keys are wider than
-// 128, so that a block's shared memory holds a chunk's keys.
+// 128, so that a block's shared memory holds a chunk's keys, and where no document has more.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,7 +13,9 @@ namespace snug::kernels::cuda::delta {
 
 inline constexpr int64_t kMostKeyDim = 256;
 
-inline int64_t most_tokens(const DeltaRuleSizes& sizes) { return sizes.key_dim <= 128 ? 64 : 32; }
+inline int64_t most_tokens(const DeltaRuleSizes& sizes) {
+  return sizes.key_dim <= 128 && sizes.max_seqlen > 32 ? 64 : 32;
+}
 
 struct Layout {
   const int32_t* borders = nullptr;
