@@ -312,6 +312,7 @@ std::unique_ptr<Model> model_from_config(const fs::path& config_json, Part part)
   const std::string where = config_json.string();
   const recipe::HubModel* named =
       fs::is_regular_file(file) ? nullptr : recipe::find_hub_model(recipe::hub_id_of(where));
+  if (named != nullptr && part == Part::Whole) return named_model(*named);
   if (named != nullptr) return model_of(nlohmann::json::parse(named->config), where, part);
   auto model = model_of(read_json(file), where, part);
   if (part == Part::Whole) read_preprocessor(*model, file.parent_path());

@@ -47,7 +47,7 @@ bool is_shape_alone(const std::filesystem::path& folder);
 // of these, NAME.gguf and mmproj-NAME.gguf, or the only two in a folder. Throws UserError.
 Checkpoint open_checkpoint(const std::filesystem::path& path, Part part = Part::Whole);
 
-// A model from a config.json, or from the table of models by its name there, without weights.
+// A model from a config.json, or by its name as named_model() has it, without weights.
 std::unique_ptr<Model> model_from_config(const std::filesystem::path& config_json,
                                          Part part = Part::Whole);
 
