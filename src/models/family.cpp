@@ -290,7 +290,8 @@ std::vector<nn::Parameter*> Model::parameters() {
 
 int64_t Model::num_parameters() {
   int64_t total = 0;
-  for (const nn::Parameter* parameter : parameters()) total += parameter->num_elements();
+  for (const nn::Parameter* parameter : parameters())
+    if (!parameter->constant) total += parameter->num_elements();
   return total;
 }
 

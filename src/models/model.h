@@ -66,7 +66,8 @@ struct Routing {
   int64_t num_experts = 0;  // of a block; 0: the model has none
   int64_t num_blocks = 0;   // with or without experts
   int64_t per_token = 0;
-  double balance = 0;  // weight of the loss that balances them, where the config asks for it
+  double balance = 0;       // weight of the loss that balances them, where the config asks for it
+  bool by_sigmoid = false;  // scores are no probabilities, which that loss is made of
 };
 
 // Attention heads of one kind.

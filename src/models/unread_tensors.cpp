@@ -24,9 +24,15 @@ bool is_buffer(std::string_view name) {
                              [name](std::string_view end) { return name.ends_with(end); });
 }
 
-// Heads that predict further tokens, as Qwen3-Next and Qwen3.5 have them; transformers leaves them
-// out too.
-bool is_of_further_tokens(std::string_view name) { return name.starts_with("mtp."); }
+// Heads that predict further tokens, as Qwen3-Next and Qwen3.5 have them, and DeepSeek-V3 and GLM
+// as blocks behind the last one. transformers leaves them out too.
+bool is_of_further_tokens(const files::TensorSource& tensors, std::string_view name) {
+  if (name.starts_with("mtp.")) return true;
+  constexpr std::string_view kLayers = "model.layers.";
+  if (!name.starts_with(kLayers)) return false;
+  const std::string block(name.substr(0, name.find('.', kLayers.size()) + 1));
+  return tensors.find(block + "eh_proj.weight") != nullptr;
+}
 
 // Compares only both ends: a copy of an embedding may have gigabytes.
 bool starts_and_ends_alike(std::span<const std::byte> a, std::span<const std::byte> b) {
@@ -66,8 +72,9 @@ std::vector<std::string> unread_tensors(const files::TensorSource& tensors,
                                         const std::set<const files::TensorInfo*>& read) {
   std::vector<std::string> names;
   for (const files::TensorInfo& tensor : tensors.tensors())
-    if (!read.contains(&tensor) && !is_buffer(tensor.name) && !is_of_further_tokens(tensor.name) &&
-        !is_bias_of_zeros(tensors, tensor) && !is_copy_of_one(tensors, tensor, read))
+    if (!read.contains(&tensor) && !is_buffer(tensor.name) &&
+        !is_of_further_tokens(tensors, tensor.name) && !is_bias_of_zeros(tensors, tensor) &&
+        !is_copy_of_one(tensors, tensor, read))
       names.push_back(tensor.name);
   return names;
 }

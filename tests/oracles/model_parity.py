@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import torch
-from parity_case import BATCH, jitter, mild, ragged, write_case
-from transformers import (ArceeConfig, AutoModelForCausalLM, Ernie4_5Config, Exaone4Config, FalconConfig, Gemma2Config, Gemma3TextConfig, GemmaConfig, Glm4Config, GlmConfig, GPT2Config, GPTNeoXConfig, GptOssConfig, GraniteConfig, HeliumConfig, Lfm2Config, Ministral3Config, MinistralConfig, MixtralConfig,
+from parity_case import BATCH, jitter, lean, mild, ragged, write_case
+from transformers import (ArceeConfig, AutoModelForCausalLM, DeepseekV2Config, DeepseekV3Config, Dots1Config, Ernie4_5Config, Exaone4Config, FalconConfig, Gemma2Config, Gemma3TextConfig, GemmaConfig, Glm4Config, Glm4MoeConfig, Glm4MoeLiteConfig, GlmConfig, GPT2Config, GPTNeoXConfig, GptOssConfig, GraniteConfig, HeliumConfig, Lfm2Config, Lfm2MoeConfig, Ministral3Config, MinistralConfig, MixtralConfig,
                           Olmo2Config, Olmo3Config, OlmoeConfig, OPTConfig, Phi3Config,
                           Qwen2MoeConfig, Qwen3_5MoeTextConfig, Qwen3_5TextConfig, Qwen3Config, Qwen3MoeConfig, Qwen3NextConfig, SeedOssConfig, SmolLM3Config, StableLmConfig, Starcoder2Config, T5Config, T5ForConditionalGeneration)
 
@@ -30,6 +30,9 @@ SMALL = dict(vocab_size=VOCABULARY, hidden_size=32, intermediate_size=48, num_hi
              bos_token_id=2, eos_token_id=2, pad_token_id=None)
 # The norm behind the delta rule is of single heads, some of which are small: a larger epsilon keeps roundings small.
 STEADY = dict(SMALL, rms_norm_eps=1e-1)
+# Heads of latent attention: 8 elements that stay, 4 that rotate.
+LATENT = dict(SMALL, num_key_value_heads=4, kv_lora_rank=10, qk_nope_head_dim=8, qk_rope_head_dim=4, moe_intermediate_size=12,
+              n_routed_experts=8, num_experts_per_tok=3)
 BALANCED = dict(output_router_logits=True, router_aux_loss_coef=0.5)
 NEOX = dict(vocab_size=VOCABULARY, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
             max_position_embeddings=128, initializer_range=0.2, bos_token_id=2, eos_token_id=2)
@@ -119,6 +122,32 @@ DECODERS = {
     # More taps than some documents have rows, biases, a head of its own.
     "lfm2-bias": Lfm2Config(**{**SMALL, "pad_token_id": 0, "num_hidden_layers": 3}, full_attn_idxs=[1], conv_bias=True,
                             conv_L_cache=4, block_auto_adjust_ff_dim=False, tie_word_embeddings=False),
+    # Experts that are scored one by one and chosen by a bias, behind a block without any.
+    "lfm2-moe": Lfm2MoeConfig(**{**SMALL, "pad_token_id": 0, "num_hidden_layers": 3}, layer_types=["conv", "full_attention", "conv"],
+                              num_dense_layers=1, moe_intermediate_size=12, num_experts=6, num_experts_per_tok=3,
+                              routed_scaling_factor=1.5),
+    # Queries made directly; groups by their best expert.
+    "deepseek-v2": DeepseekV2Config(**LATENT, q_lora_rank=None, v_head_dim=6, n_shared_experts=2, first_k_dense_replace=1,
+                                    topk_method="group_limited_greedy", n_group=4, topk_group=2, routed_scaling_factor=1.5),
+    # Groups by their two best; a scaling that raises scores too.
+    "deepseek-v3": DeepseekV3Config(**{**LATENT, "num_hidden_layers": 3}, q_lora_rank=12, v_head_dim=6, n_shared_experts=1,
+                                    first_k_dense_replace=2, n_group=4, topk_group=2, attention_bias=True, rope_parameters=dict(
+                                        rope_type="yarn", rope_theta=10000.0, factor=4.0, original_max_position_embeddings=32,
+                                        mscale=1.0, mscale_all_dim=1.0)),
+    # Pairs in halves, no groups, all blocks have experts.
+    "deepseek-v3-halves": DeepseekV3Config(**LATENT, q_lora_rank=12, v_head_dim=6, n_shared_experts=1, first_k_dense_replace=0,
+                                           n_group=1, topk_group=1, rope_interleave=False, norm_topk_prob=False,
+                                           routed_scaling_factor=0.5),
+    "glm4-moe": Glm4MoeConfig(**SMALL, head_dim=12, moe_intermediate_size=12, n_routed_experts=8, num_experts_per_tok=3,
+                              n_shared_experts=1, use_qk_norm=True, attention_bias=True, routed_scaling_factor=1.5),
+    # As GLM-4.5-Air: without norms of queries and keys.
+    "glm4-moe-plain": Glm4MoeConfig(**SMALL, head_dim=12, moe_intermediate_size=12, n_routed_experts=8, num_experts_per_tok=3,
+                                    n_shared_experts=1),
+    # Values as wide as keys.
+    "glm4-moe-lite": Glm4MoeLiteConfig(**LATENT, q_lora_rank=12, v_head_dim=12, n_shared_experts=1),
+    "dots1": Dots1Config(**{**SMALL, "num_hidden_layers": 3}, head_dim=12, moe_intermediate_size=12, n_routed_experts=8,
+                         num_experts_per_tok=3, n_shared_experts=2, first_k_dense_replace=1, sliding_window=7, max_window_layers=2,
+                         norm_topk_prob=True, routed_scaling_factor=2.5),
     "gpt-neox": GPTNeoXConfig(**NEOX),
     # One after the other, without biases of attention, all of a head rotates.
     "gpt-neox-serial": GPTNeoXConfig(**NEOX, use_parallel_residual=False, attention_bias=False, hidden_act="gelu_new", tie_word_embeddings=True,
@@ -188,6 +217,7 @@ def write_decoder(name, folder):
                                              attn_implementation="eager")
     jitter(model)
     mild(model)
+    lean(model)
     generator = torch.Generator().manual_seed(99)
     # transformers keeps OPT's row of the pad token (1) from learning where it is looked up.
     ids = torch.randint(2, VOCABULARY, (ROWS, LENGTH), generator=generator)
@@ -230,7 +260,7 @@ def as_in_files(family, key, value):
     if family == "gpt_oss":
         return dict(expert_of_gpt_oss(f"{prefix}.{expert}.", fused, whole) for expert, whole in enumerate(value))
     layers = ("gate_proj", "up_proj") if fused == "gate_up_proj" else ("down_proj",)
-    if family == "mixtral":
+    if family in ("mixtral", "lfm2_moe"):
         layers = [{"gate_proj": "w1", "up_proj": "w3", "down_proj": "w2"}[layer] for layer in layers]
     return {f"{prefix}.{expert}.{layer}.weight": part for expert, whole in enumerate(value)
             for layer, part in zip(layers, whole.chunk(len(layers)))}

@@ -39,6 +39,13 @@ def mild(model):
                 p.sub_(3)
 
 
+def lean(model):
+    """Biases that routers choose experts by, which a new model has as zeros."""
+    for key, buffer in model.named_buffers():
+        if key.endswith(("e_score_correction_bias", "expert_bias")):
+            buffer.copy_(torch.randn_like(buffer) * 0.2)
+
+
 def ragged(lengths, vocabulary, first=0, generator=None):
     """Rows of random tokens, -1 behind each one's end."""
     rows = torch.full((len(lengths), max(lengths)), -1)

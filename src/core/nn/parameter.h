@@ -64,6 +64,7 @@ struct Parameter {
   Init init = Init::Normal;
   std::optional<double> init_scale;  // deviation or bound; absent: the model's deviation
   bool trained = true;
+  bool constant = false;               // nothing trains it, and it is float32, also in files
   bool exact = false;                  // a matrix used in float32, whatever type products have
   std::optional<at::ScalarType> held;  // its type, where that is not the one of all parameters
   std::optional<Quantization>

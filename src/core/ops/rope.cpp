@@ -23,6 +23,14 @@ void check_heads(const at::Tensor& x) {
              "rotation wants heads side by side");
 }
 
+// Where the first head's elements that rotate begin.
+void* rotated_part(const at::Tensor& x, const RopeTables& tables) {
+  SNUG_CHECK(tables.first + 2 * tables.cos.size(1) <= x.size(2),
+             "{} elements from {} on of a head of {} cannot rotate", 2 * tables.cos.size(1),
+             tables.first, x.size(2));
+  return static_cast<char*>(write_pointer(x)) + tables.first * x.element_size();
+}
+
 }  // namespace
 
 RopeTables make_rope_tables(const kernels::cpu::RopeScaling& scaling, int64_t dim,
@@ -61,7 +69,7 @@ void rotate_in_place(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
                           .rotary_dim = 2 * tables.cos.size(1),
                           .paired = tables.paired,
                           .token_stride = q.stride(0),
-                          .x = write_pointer(q),
+                          .x = rotated_part(q, tables),
                           .positions = read_pointer<int32_t>(positions),
                           .cos = read_pointer<float>(tables.cos),
                           .sin = read_pointer<float>(tables.sin),
@@ -71,7 +79,7 @@ void rotate_in_place(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
     check_heads(k);
     args.more_heads = k.size(1);
     args.more_token_stride = k.stride(0);
-    args.more_x = write_pointer(k);
+    args.more_x = rotated_part(k, tables);
   }
   run_on(
       q, [&] { kernels::cpu::rope_apply(args); }, [&] { cuda::rope_apply(args); });

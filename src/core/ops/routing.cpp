@@ -4,17 +4,24 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/_softmax.h>
 #include <ATen/ops/_softmax_backward_data.h>
+#include <ATen/ops/add.h>
 #include <ATen/ops/clamp_min.h>
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/full_like.h>
 #include <ATen/ops/mv.h>
 #include <ATen/ops/outer.h>
+#include <ATen/ops/sigmoid.h>
+#include <ATen/ops/sigmoid_backward.h>
 #include <ATen/ops/topk.h>
 #include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <limits>
 #include <numeric>
 #include <optional>
+#include <tuple>
 
+#include "core/ops/device/carried.h"
 #include "core/ops/device/device.h"
 #include "core/ops/device/host_waits.h"
 #include "core/ops/device/kept.h"
@@ -30,38 +37,65 @@ at::Tensor as_type(const at::Tensor& x, at::ScalarType type) {
   return x.scalar_type() == type ? x : cast(x, type);
 }
 
+at::Tensor scores_of(const at::Tensor& logits, const Router& router) {
+  const at::Tensor exact = as_type(logits, at::kFloat);
+  return router.scores == RouterScores::Sigmoid ? at::sigmoid(exact)
+                                                : at::_softmax(exact, 1, /*half_to_float=*/false);
+}
+
+// The scores (T, E), and minus infinity in groups that a token does not choose.
+at::Tensor in_chosen_groups(const at::Tensor& scores, const Router& router) {
+  const int64_t tokens = scores.size(0), groups = router.groups;
+  const at::Tensor grouped = scores.view({tokens, groups, scores.size(1) / groups});
+  const at::Tensor sums = std::get<0>(at::topk(grouped, router.best_of_group, 2)).sum(2);
+  const at::Tensor chosen = std::get<1>(at::topk(sums, router.chosen_groups, 1));
+  const at::Tensor shift =
+      at::full_like(sums, -std::numeric_limits<float>::infinity()).scatter_(1, chosen, 0);
+  return at::add(grouped, shift.unsqueeze(2)).view(scores.sizes());
+}
+
+// (T, k): by what is chosen among them.
+at::Tensor choose(const at::Tensor& scores, const Router& router) {
+  at::Tensor by = router.bias.defined() ? at::add(scores, router.bias) : scores;
+  if (router.groups > 1) by = in_chosen_groups(by, router);
+  return std::get<1>(at::topk(by, router.k, 1, /*largest=*/true, /*sorted=*/true));
+}
+
 struct RouteFunction : torch::autograd::Function<RouteFunction> {
-  static variable_list forward(AutogradContext* ctx, const at::Tensor& logits, int64_t k,
-                               bool normalized, bool summed,
-                               const std::optional<at::Tensor>& real) {
-    const at::Tensor probabilities =
-        at::_softmax(as_type(logits, at::kFloat), 1, /*half_to_float=*/false);
-    auto [weights, experts] = at::topk(probabilities, k, 1, /*largest=*/true, /*sorted=*/true);
-    if (normalized) weights.div_(weights.sum(1, /*keepdim=*/true));
-    ctx->saved_data["normalized"] = normalized;
+  static variable_list forward(AutogradContext* ctx, const at::Tensor& logits, const Router& router,
+                               bool summed, const std::optional<at::Tensor>& real) {
+    const at::Tensor scores = scores_of(logits, router);
+    const at::Tensor experts = choose(scores, router);
+    at::Tensor weights = scores.gather(1, experts);
+    if (router.normalized) weights.div_(weights.sum(1, /*keepdim=*/true).add_(router.epsilon));
+    if (router.scale != 1) weights.mul_(router.scale);
+    carry(ctx, router);
     ctx->mark_non_differentiable({experts});
-    keep(ctx, {probabilities, experts, real.value_or(at::Tensor())});
+    keep(ctx, {scores, experts, real.value_or(at::Tensor())});
     variable_list routes = {as_type(weights, logits.scalar_type()), experts};
-    if (summed) routes.push_back(real ? at::mv(probabilities.t(), *real) : probabilities.sum(0));
+    if (summed) routes.push_back(real ? at::mv(scores.t(), *real) : scores.sum(0));
     return routes;
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const variable_list saved = ctx->get_saved_variables();
-    const at::Tensor &probabilities = saved[0], &experts = saved[1];
+    const at::Tensor &scores = saved[0], &experts = saved[1];
+    const Router& router = carried<Router>(ctx);
     at::Tensor d_chosen = as_type(grads[0], at::kFloat);
-    if (ctx->saved_data["normalized"].toBool()) {
-      const at::Tensor chosen = probabilities.gather(1, experts);
-      const at::Tensor sums = chosen.sum(1, /*keepdim=*/true);
+    if (router.scale != 1) d_chosen = d_chosen * router.scale;
+    if (router.normalized) {
+      const at::Tensor chosen = scores.gather(1, experts);
+      const at::Tensor sums = chosen.sum(1, /*keepdim=*/true).add_(router.epsilon);
       const at::Tensor along = (d_chosen * chosen).sum(1, /*keepdim=*/true) / sums;
       d_chosen = (d_chosen - along) / sums;
     }
-    at::Tensor d_probabilities = at::zeros_like(probabilities).scatter_(1, experts, d_chosen);
+    at::Tensor d_scores = at::zeros_like(scores).scatter_(1, experts, d_chosen);
     if (grads.size() > 2)
-      d_probabilities.add_(saved[2].defined() ? at::outer(saved[2], grads[2]) : grads[2]);
-    const at::Tensor d_logits =
-        at::_softmax_backward_data(d_probabilities, probabilities, 1, at::kFloat);
-    return {as_type(d_logits, grads[0].scalar_type()), {}, {}, {}, {}};
+      d_scores.add_(saved[2].defined() ? at::outer(saved[2], grads[2]) : grads[2]);
+    const at::Tensor d_logits = router.scores == RouterScores::Sigmoid
+                                    ? at::sigmoid_backward(d_scores, scores)
+                                    : at::_softmax_backward_data(d_scores, scores, 1, at::kFloat);
+    return {as_type(d_logits, grads[0].scalar_type()), {}, {}, {}};
   }
 };
 
@@ -86,12 +120,12 @@ struct BalanceFunction : torch::autograd::Function<BalanceFunction> {
 
 }  // namespace
 
-Routes route(const at::Tensor& logits, int64_t k, bool normalized, Probabilities probabilities,
+Routes route(const at::Tensor& logits, const Router& router, Probabilities probabilities,
              const RealRows& real) {
   const bool summed = probabilities == Probabilities::Summed;
   const std::optional<at::Tensor> marks =
       summed && real.on_device.defined() ? std::optional(real.on_device) : std::nullopt;
-  const variable_list routes = RouteFunction::apply(logits, k, normalized, summed, marks);
+  const variable_list routes = RouteFunction::apply(logits, router, summed, marks);
   return {.weights = routes[0],
           .experts = routes[1],
           .probabilities = summed ? routes[2] : at::Tensor()};

@@ -29,10 +29,26 @@ struct Routes {
 };
 
 enum class Probabilities { Unsummed, Summed };
+// How logits become the weights of experts: all of a token's together, or each by itself.
+enum class RouterScores { Softmax, Sigmoid };
 
-// softmax(logits) in float32, logits (T, E), and the k largest of each token; `normalized`: these
-// divided by their sum.
-Routes route(const at::Tensor& logits, int64_t k, bool normalized,
+// How a router chooses.
+struct Router {
+  int64_t k = 1;  // experts of a token
+  RouterScores scores = RouterScores::Softmax;
+  bool normalized = false;  // the chosen scores are divided by their sum
+  double epsilon = 0;       // added to that sum
+  double scale = 1;         // of the weights, at last
+  // Experts in so many groups, of which a token chooses among the experts of a few: of those whose
+  // best experts, so many of each, have the largest sums (DeepSeek-AI 2024).
+  int64_t groups = 1, chosen_groups = 1, best_of_group = 1;
+  // (E) float32, added to the scores where experts are chosen and nowhere else, without a gradient
+  // (Wang et al. 2024, "Auxiliary-Loss-Free Load Balancing"). Undefined: none.
+  at::Tensor bias = {};
+};
+
+// The scores in float32 of logits (T, E), and the k largest of each token.
+Routes route(const at::Tensor& logits, const Router& router,
              Probabilities probabilities = Probabilities::Unsummed, const RealRows& real = {});
 
 // The host's copy of (T, k) experts, for which it waits. On meta it is empty: no expert has any.

@@ -541,7 +541,7 @@ void resolve_quantize(recipe::Recipe& recipe, const std::filesystem::path& folde
 ParameterCount count_parameters(models::Model& model) {
   ParameterCount count;
   for (const nn::Parameter* parameter : model.parameters()) {
-    count.total += parameter->num_elements();
+    if (!parameter->constant) count.total += parameter->num_elements();
     if (parameter->trained) count.trained += parameter->num_elements();
   }
   return count;

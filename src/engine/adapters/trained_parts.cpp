@@ -27,7 +27,8 @@ void check_parts(const std::vector<models::ModelPart>& parts, const std::vector<
 }
 
 void set_trained(nn::Unit& unit, bool trained) {
-  for (nn::Parameter* parameter : unit.parameters()) parameter->trained = trained;
+  for (nn::Parameter* parameter : unit.parameters())
+    parameter->trained = trained && !parameter->constant;
 }
 
 // Layers that train in full get no adapter: it would be redundant.
@@ -87,6 +88,7 @@ void hold_frozen(models::Model& model, const recipe::Recipe& recipe) {
   const std::optional<at::ScalarType> type = frozen_type(recipe);
   for (nn::Unit* unit : model.units())
     for (nn::Parameter* parameter : unit->parameters()) {
+      if (parameter->constant) continue;
       const bool is_held = !parameter->trained && parameter->is_rounded_when_used();
       parameter->held = is_held ? type : std::nullopt;
     }

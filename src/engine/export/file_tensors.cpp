@@ -37,8 +37,9 @@ FileTensors arrange(models::Model& model, models::Layout layout,
   for (const nn::Parameter* parameter : model.parameters()) {
     if (parameter->is_added()) continue;
     const models::Placement place = model.placement(layout, *parameter);
-    const bool stays_float = layout == models::Layout::Gguf &&
-                             files::stays_float32(place.tensor, parameter->shape.size());
+    const bool stays_float =
+        parameter->constant || (layout == models::Layout::Gguf &&
+                                files::stays_float32(place.tensor, parameter->shape.size()));
     const int64_t rows = parameter->whole_shape()[0] / (place.second_half.empty() ? 1 : 2);
     const auto add = [&](const std::string& tensor, int64_t first_row) {
       auto& parts = result.parts[tensor];

@@ -16,8 +16,8 @@ namespace {
 
 // The norm of queries or of keys, with `heads` heads.
 std::optional<nn::RmsNorm> qk_norm(const Config& c, const std::string& name, int64_t heads) {
-  if (c.family->qk_norm == QkNorm::None) return std::nullopt;
-  if (c.family->qk_norm == QkNorm::Head) return rms_norm(c, name, c.head_dim);
+  if (c.qk_norm == QkNorm::None) return std::nullopt;
+  if (c.qk_norm == QkNorm::Head) return rms_norm(c, name, c.head_dim);
   return rms_norm(c, name, heads * c.head_dim);
 }
 

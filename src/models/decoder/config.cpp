@@ -38,6 +38,12 @@ constexpr std::array<std::pair<const char*, const char*>, 2> kFormerNames = {{
     {"tie_embedding", "tie_word_embeddings"},
 }};
 
+// Values of topk_method and of mlp_layer_types.
+constexpr const char* kGreedy = "greedy";
+constexpr const char* kByGroups = "group_limited_greedy";
+constexpr const char* kDense = "dense";
+constexpr const char* kSparse = "sparse";
+
 double positive(const ConfigFields& fields, const char* key, std::optional<double> fallback = {}) {
   const double value = fields.number(key, fallback);
   if (!std::isfinite(value) || value <= 0)
@@ -104,8 +110,10 @@ std::vector<bool> sliding_layers(const Config& c, const std::vector<int64_t>& ro
     for (const json& type : types) {
       const bool is_other = c.other_layers != nullptr && type == c.other_layers;
       if (type != kSliding && type != kFull && !is_other)
-        throw UserError("{}: \"layer_types\" contains {}; supported are \"{}\" and \"{}\"", where,
-                        type.dump(), kFull, c.other_layers != nullptr ? c.other_layers : kSliding);
+        throw UserError("{}: \"layer_types\" contains {}; supported are \"{}\"{} and \"{}\"", where,
+                        type.dump(), kFull,
+                        c.other_layers == nullptr ? "" : fmt::format(", \"{}\"", c.other_layers),
+                        kSliding);
       if (type == kSliding && !has_window)
         throw UserError(
             "{}: \"layer_types\" contains \"{}\", but sliding_window is null or "
@@ -235,15 +243,37 @@ void read_layers(Config& c, const std::string& where) {
   }
 }
 
+constexpr int64_t kLargestMlp = int64_t{1} << 22;
+
 // The MLP's size as LFM2's config means it: two thirds of what it says, rounded up.
 int64_t adjusted_size(const ConfigFields& fields, int64_t size) {
   if (!fields.boolean("block_auto_adjust_ff_dim", false)) return size;
   size = 2 * size / 3;
   if (!fields.has("block_ffn_dim_multiplier")) return size;
-  size = static_cast<int64_t>(positive(fields, "block_ffn_dim_multiplier") *
-                              static_cast<double>(size));
+  const double product = positive(fields, "block_ffn_dim_multiplier") * static_cast<double>(size);
+  if (product > kLargestMlp)
+    throw UserError("{}: block_ffn_dim_multiplier makes MLPs of {:.3g} features; at most {} are",
+                    fields.where(), product, kLargestMlp);
+  size = static_cast<int64_t>(product);
   const int64_t multiple = fields.integer_between("block_multiple_of", 1, 1 << 20);
   return (size + multiple - 1) / multiple * multiple;
+}
+
+// Keys and values made from a latent vector (DeepSeek-AI 2024, "DeepSeek-V2", section 2.1): the
+// last elements of each query and key rotate, and values may have fewer.
+void read_latent_attention(Config& c, const std::string& where) {
+  const ConfigFields fields(c.json, where);
+  if (!c.json.contains("kv_lora_rank")) return;
+  constexpr int64_t kMost = int64_t{1} << 20;
+  if (fields.has("q_lora_rank")) c.query_rank = fields.integer_between("q_lora_rank", 1, kMost);
+  c.latent_rank = fields.integer_between("kv_lora_rank", 1, kMost);
+  c.rotated.first = fields.integer_between("qk_nope_head_dim", 1, 256);
+  c.rotated.dim = fields.integer_between("qk_rope_head_dim", 1, 256);
+  c.json["head_dim"] = c.rotated.first + c.rotated.dim;
+  c.value_dim = fields.integer_between("v_head_dim", 1, c.rotated.first + c.rotated.dim);
+  if (c.num_key_value_heads != c.num_attention_heads)
+    throw UserError("{}: num_key_value_heads = {}: each of the {} heads of a {} model has its own",
+                    where, c.num_key_value_heads, c.num_attention_heads, c.family->model_type);
 }
 
 void read_sizes(Config& c, const std::string& where) {
@@ -256,11 +286,12 @@ void read_sizes(Config& c, const std::string& where) {
   if (c.json.contains("moe_intermediate_size") && !c.json.contains("mlp_only_layers"))
     usual_intermediate_size = fields.integer("moe_intermediate_size");
   c.intermediate_size =
-      fields.integer_between("intermediate_size", 1, int64_t{1} << 22, usual_intermediate_size);
+      fields.integer_between("intermediate_size", 1, kLargestMlp, usual_intermediate_size);
   c.num_hidden_layers = fields.integer_between("num_hidden_layers", 1, 4096);
   c.num_attention_heads = fields.integer_between("num_attention_heads", 1, 4096);
   c.num_key_value_heads = fields.integer_between("num_key_value_heads", 1, c.num_attention_heads,
                                                  c.num_attention_heads);
+  read_latent_attention(c, where);
   c.head_dim = fields.integer_between("head_dim", 1, 256, c.hidden_size / c.num_attention_heads);
   c.max_position_embeddings =
       fields.integer_between("max_position_embeddings", 1, int64_t{1} << 26);
@@ -269,8 +300,11 @@ void read_sizes(Config& c, const std::string& where) {
                                 c.head_dim * c.num_attention_heads != c.hidden_size))
     throw UserError("{}: the heads of a {} model have no {}head_dim of their own", where,
                     c.family->model_type, may_share ? "" : "num_key_value_heads or ");
-  c.rotary_dim = static_cast<int64_t>(static_cast<double>(c.head_dim) *
-                                      fields.number("partial_rotary_factor", 1.0));
+  c.rotated.pairs = c.family->rope_pairs;
+  if (!fields.boolean("rope_interleave", true)) c.rotated.pairs = kernels::RopePairs::Halves;
+  if (c.latent_rank == 0)
+    c.rotated.dim = static_cast<int64_t>(static_cast<double>(c.head_dim) *
+                                         fields.number("partial_rotary_factor", 1.0));
   c.json["intermediate_size"] = c.intermediate_size;
   c.intermediate_size = adjusted_size(fields, c.intermediate_size);
   c.json["num_key_value_heads"] = c.num_key_value_heads;
@@ -278,32 +312,95 @@ void read_sizes(Config& c, const std::string& where) {
   if (c.num_attention_heads % c.num_key_value_heads != 0)
     throw UserError("{}: {} attention heads cannot share {} key-value heads evenly", where,
                     c.num_attention_heads, c.num_key_value_heads);
-  if (c.rotary_dim < 2 || c.rotary_dim > c.head_dim || c.rotary_dim % 2 != 0)
+  if (c.rotated.dim < 2 || c.rotated.dim > c.head_dim || c.rotated.dim % 2 != 0)
     throw UserError("{}: head_dim = {}, of which {} elements rotate; rotary embeddings need pairs",
-                    where, c.head_dim, c.rotary_dim);
+                    where, c.head_dim, c.rotated.dim);
+}
+
+// How a block chooses a token's experts.
+void read_router(Config& c, const ConfigFields& fields) {
+  ops::Router& router = c.router;
+  router.k = fields.integer_between("num_experts_per_tok", 1, c.num_experts);
+  router.normalized = fields.boolean("norm_topk_prob", true);
+  router.scale = positive(fields, "routed_scaling_factor", 1.0);
+  if (c.family->sigmoid_router) router.scores = ops::RouterScores::Sigmoid;
+  router.epsilon = c.family->router_epsilon;
+  c.router_bias = c.family->sigmoid_router && fields.boolean("use_expert_bias", true);
+  const std::string method = fields.text("topk_method", kByGroups);
+  if (method != kByGroups && method != kGreedy)
+    throw UserError("{}: topk_method \"{}\" is unknown; known are \"{}\" and \"{}\"",
+                    fields.where(), printable(method), kGreedy, kByGroups);
+  if (c.json.contains("topk_method") && router.normalized)
+    throw UserError(
+        "{}: norm_topk_prob = true of a {} model is not supported: transformers computes as if it "
+        "were false",
+        fields.where(), c.family->model_type);
+  if (!fields.has("n_group") || method == kGreedy) return;
+  router.groups = fields.integer_between("n_group", 1, c.num_experts);
+  router.chosen_groups = fields.integer_between("topk_group", 1, router.groups);
+  router.best_of_group = c.router_bias ? 2 : 1;
+  const int64_t of_a_group = c.num_experts / router.groups;
+  if (c.num_experts % router.groups != 0 || of_a_group < router.best_of_group ||
+      router.chosen_groups * of_a_group < router.k)
+    throw UserError(
+        "{}: {} experts in n_group = {} groups, of which topk_group = {} give num_experts_per_tok "
+        "= "
+        "{} experts: this does not come out",
+        fields.where(), c.num_experts, router.groups, router.chosen_groups, router.k);
+}
+
+// Which blocks have experts: those that a list says, or all but some.
+void read_sparse_layers(Config& c, const std::string& where) {
+  const ConfigFields fields(c.json, where);
+  const std::vector<int64_t> dense = fields.ids("mlp_only_layers");
+  const int64_t step = fields.integer_between("decoder_sparse_step", 1, 4096, 1);
+  const int64_t first = fields.integer_between(
+      c.json.contains("num_dense_layers") ? "num_dense_layers" : "first_k_dense_replace", 0, 4096,
+      0);
+  for (int64_t layer = 0; layer < c.num_hidden_layers; ++layer)
+    c.layers[static_cast<size_t>(layer)].experts =
+        layer >= first && (layer + 1) % step == 0 && std::ranges::find(dense, layer) == dense.end();
+  if (!c.json.contains("mlp_layer_types")) return;
+  if (!fields.has("mlp_layer_types")) {
+    c.json["mlp_layer_types"] = json::array();
+    for (const Layer& layer : c.layers)
+      c.json["mlp_layer_types"].push_back(layer.experts ? kSparse : kDense);
+  }
+  const json& types = c.json["mlp_layer_types"];
+  if (!types.is_array() || std::ssize(types) != c.num_hidden_layers ||
+      !std::ranges::all_of(types,
+                           [](const json& type) { return type == kDense || type == kSparse; }))
+    throw UserError("{}: \"mlp_layer_types\" is not a list of {} layers, each \"{}\" or \"{}\"",
+                    where, c.num_hidden_layers, kDense, kSparse);
+  for (size_t layer = 0; layer < types.size(); ++layer)
+    c.layers[layer].experts = types[layer] == kSparse;
 }
 
 // Which blocks have experts, and how many.
 void read_experts(Config& c, const std::string& where) {
   const ConfigFields fields(c.json, where);
   if (!c.json.contains("num_experts_per_tok")) return;
-  const char* count = fields.has("num_local_experts") ? "num_local_experts" : "num_experts";
+  const char* count = fields.has("num_local_experts")       ? "num_local_experts"
+                      : c.json.contains("n_routed_experts") ? "n_routed_experts"
+                                                            : "num_experts";
   c.num_experts = fields.integer_between(count, 1, 1 << 16);
   // Each is an object of its own. The largest published models have some 25,000.
   constexpr int64_t kMostExperts = int64_t{1} << 16;
   if (c.num_experts * c.num_hidden_layers > kMostExperts)
     throw UserError("{}: {} layers of {} experts each are more than the {} that a model may have",
                     where, c.num_hidden_layers, c.num_experts, kMostExperts);
-  c.experts_per_token = fields.integer_between("num_experts_per_tok", 1, c.num_experts);
+  read_router(c, fields);
   c.expert_size = fields.integer_between("moe_intermediate_size", 1, 1 << 22, c.intermediate_size);
-  c.normalized_routes = fields.boolean("norm_topk_prob", true);
   const double balance = fields.number("router_aux_loss_coef", 0.0);
   if (!std::isfinite(balance) || balance < 0)
     throw UserError("{}: router_aux_loss_coef = {} must be 0 or more", where, balance);
   if (fields.boolean("output_router_logits", false)) c.balance = balance;
-  if (c.json.contains("shared_expert_intermediate_size"))
+  c.shares_expert = c.json.contains("shared_expert_intermediate_size");
+  if (c.shares_expert)
     c.shared_expert_size =
-        fields.integer_between("shared_expert_intermediate_size", 1, int64_t{1} << 22);
+        fields.integer_between("shared_expert_intermediate_size", 1, kLargestMlp);
+  if (fields.has("n_shared_experts"))
+    c.shared_expert_size = c.expert_size * fields.integer_between("n_shared_experts", 0, 1 << 10);
   if (c.family->fused_experts) {
     if (c.activation != ops::Activation::Silu)
       throw UserError("{}: the experts of a {} model have the activation silu, not \"{}\"", where,
@@ -311,11 +408,7 @@ void read_experts(Config& c, const std::string& where) {
     c.expert_clamp = {.limit = static_cast<float>(positive(fields, "swiglu_limit")),
                       .alpha = static_cast<float>(positive(fields, "swiglu_alpha"))};
   }
-  const std::vector<int64_t> dense = fields.ids("mlp_only_layers");
-  const int64_t step = fields.integer_between("decoder_sparse_step", 1, 4096, 1);
-  for (int64_t layer = 0; layer < c.num_hidden_layers; ++layer)
-    c.layers[static_cast<size_t>(layer)].experts =
-        (layer + 1) % step == 0 && std::ranges::find(dense, layer) == dense.end();
+  read_sparse_layers(c, where);
   // transformers 5 writes the other name too, which version 4 does not read.
   if (!c.json.contains("num_experts")) return;
   c.json["num_experts"] = c.num_experts;
@@ -338,6 +431,9 @@ void read_constants(Config& c, const std::string& where) {
   if (fields.has("final_logit_softcapping"))
     c.logit_form.cap = positive(fields, "final_logit_softcapping");
   c.rope = rope_of(c.json, where);
+  // Scores of latent attention grow with the scaling (Peng et al. 2023, "YaRN", section 3.4) too.
+  if (c.latent_rank > 0 && c.rope.mscale_all_dim != 0 && c.rope.factor > 1)
+    c.attention_scale *= std::pow(0.1 * c.rope.mscale_all_dim * std::log(c.rope.factor) + 1, 2);
   positive(fields, "rope_theta");
   if (c.rope.query_beta != 0 && !c.family->scaled_queries)
     throw UserError("{}: rope_scaling: llama_4_scaling_beta is not supported for {}", where,
@@ -393,6 +489,7 @@ Config read_config(const json& file, const std::string& where) {
                fields.boolean("use_qkv_bias", false);
   c.mlp_bias = c.family->mlp_bias || use_bias || fields.boolean("mlp_bias", false);
   c.parallel_residual = fields.boolean("use_parallel_residual", false);
+  if (fields.boolean("use_qk_norm", true)) c.qk_norm = c.family->qk_norm;
   fields.ids("bos_token_id");
   c.eos_token_ids = fields.ids("eos_token_id");
   read_falcon(c, where);
@@ -407,6 +504,8 @@ Config read_config(const json& file, const std::string& where) {
   // Where it is null, transformers 4 would compute with it.
   if (!fields.has("original_max_position_embeddings"))
     c.json.erase("original_max_position_embeddings");
+  // Latent attention has other keys for the parts of a head.
+  if (c.latent_rank > 0) c.json.erase("head_dim");
   // Falcon's class has a property of this name, which it cannot set, and a key of its own for
   // heads.
   if (c.json.contains("num_kv_heads"))

@@ -16,6 +16,7 @@
 #include "core/kernels/short_conv.h"
 #include "core/ops/activation.h"
 #include "core/ops/loss/cross_entropy.h"
+#include "core/ops/routing.h"
 #include "files/weights/gguf/gguf.h"
 #include "models/decoder/families.h"
 
@@ -36,6 +37,12 @@ struct Layer {
   bool operator==(const Layer&) const = default;
 };
 
+// Which elements of a head rotate: `dim` of them from `first` on.
+struct RotatedPart {
+  int64_t first = 0, dim = 0;
+  kernels::RopePairs pairs = kernels::RopePairs::Halves;
+};
+
 struct Config {
   const Family* family = nullptr;
   nlohmann::json json;  // every key of the family, as config.json has it: what is written again
@@ -43,17 +50,19 @@ struct Config {
   int64_t vocab_size = 0;
   int64_t hidden_size = 0;
   int64_t intermediate_size = 0;
-  int64_t num_experts = 0;  // of a block with experts; 0: no block has any
-  int64_t experts_per_token = 0;
+  int64_t num_experts = 0;         // of a block with experts; 0: no block has any
+  ops::Router router;              // its bias is each block's own
+  bool router_bias = false;        // there is one
   int64_t expert_size = 0;         // an expert's intermediate size
   int64_t shared_expert_size = 0;  // of the one that all tokens take; 0: there is none
-  bool normalized_routes = false;  // a token's weights for its experts sum up to 1
+  bool shares_expert = false;      // of which a token takes a share
   double balance = 0;              // weight of the loss that balances experts
   kernels::GateClamp expert_clamp;
   int64_t num_hidden_layers = 0;
   int64_t num_attention_heads = 0;
   int64_t num_key_value_heads = 0;
-  int64_t head_dim = 0;
+  int64_t head_dim = 0;  // of queries and keys
+  QkNorm qk_norm = QkNorm::None;
   int64_t max_position_embeddings = 0;
   double rms_norm_eps = 0;
   kernels::NormForm norm_form = kernels::NormForm::Llama;
@@ -66,6 +75,9 @@ struct Config {
   bool shared_norm = false;        // and that through the same norm
   int64_t conv_taps = 0;           // rows that a short convolution reads
   bool conv_bias = false;          // of it and of the layers around it
+  // Of latent attention: the sizes of what queries (0: of the hidden states) and what keys and
+  // values are made from (0: attention is another), and of a head's values.
+  int64_t query_rank = 0, latent_rank = 0, value_dim = 0;
   // Of the gated delta rule.
   int64_t delta_key_heads = 0, delta_value_heads = 0;
   int64_t delta_key_dim = 0, delta_value_dim = 0;  // of a head
@@ -78,7 +90,7 @@ struct Config {
   std::vector<Layer> layers;
   kernels::cpu::RopeScaling rope;
   kernels::cpu::RopeScaling window_rope;  // of Rotation::Window
-  int64_t rotary_dim = 0;                 // elements of a head that rotate
+  RotatedPart rotated;
   double embedding_scale = 1;
   double residual_scale = 1;   // on what attention and MLP add
   double attention_scale = 1;  // on q·k

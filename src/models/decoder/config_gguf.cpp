@@ -324,7 +324,7 @@ void to_gguf(const Config& c, files::GgufWriter& out) {
   };
   if (c.json.contains("num_kv_heads")) count("attention.head_count_kv", c.num_key_value_heads);
   if (!usual_heads) count("attention.value_length", c.head_dim);
-  count("rope.dimension_count", c.rotary_dim);
+  count("rope.dimension_count", c.rotated.dim);
   count("vocab_size", c.vocab_size);
   write_gguf_rope_scaling(c, out);
 }

@@ -182,7 +182,7 @@ void write_gguf_rope_scaling(const Config& c, files::GgufWriter& out) {
     usual.query_beta = rope.query_beta;
   }
   const auto attention_factor = [&](const RopeScaling& of) {
-    return kernels::cpu::rope_frequencies(of, c.rotary_dim, 1).attention_factor;
+    return kernels::cpu::rope_frequencies(of, c.rotated.dim, 1).attention_factor;
   };
   const bool usual_yarn = rope.type == RopeType::Yarn && rope.beta_fast == usual.beta_fast &&
                           rope.beta_slow == usual.beta_slow &&
@@ -223,7 +223,7 @@ std::map<std::string, std::vector<float>> gguf_constants(const Config& c) {
     return {{"rope_factors_long.weight", floats(c.rope.long_factor)},
             {"rope_factors_short.weight", floats(c.rope.short_factor)}};
   if (c.rope.type != RopeType::Llama3) return {};
-  return {{"rope_freqs.weight", rope_factors(c.rope, c.rotary_dim)}};
+  return {{"rope_freqs.weight", rope_factors(c.rope, c.rotated.dim)}};
 }
 
 }  // namespace snug::models::decoder

@@ -62,7 +62,7 @@ at::Tensor with_balance(at::Tensor sum, const Config& config, const nn::State& s
       {.documents = batch.cu_seqlens.size(0) - 1, .loss_tokens = batch.loss_tokens});
   return ops::add_balance(sum, {.probabilities = state.at(kProbabilities),
                                 .counts = state.at(kCounts),
-                                .k = config.experts_per_token,
+                                .k = config.router.k,
                                 .weight = objective.balance() * static_cast<double>(terms),
                                 .gradient_scale = pass.gradient_scale});
 }
@@ -76,6 +76,14 @@ Experts::Experts(const Config& c, int64_t block, const std::string& layer)
   for (int64_t expert = 0; expert < c.num_experts; ++expert)
     experts_.push_back(
         make_expert(layer + c.family->names.experts + "." + std::to_string(expert) + "."));
+  if (c.router_bias)
+    router_bias_ = {.name = layer + c.family->names.router_bias,
+                    .shape = {c.num_experts},
+                    .init = nn::Init::Zeros,
+                    .trained = false,
+                    .constant = true,
+                    .held = at::kFloat,
+                    .value = {}};
 }
 
 Experts::Expert Experts::make_expert(const std::string& name) const {
@@ -116,9 +124,11 @@ std::optional<Experts::Shared> Experts::shared_expert(const Config& c, const std
     return nn::Linear(name + own, role, in, out, nn::Bias::None);
   };
   const int64_t d = c.hidden_size, f = c.shared_expert_size;
-  return Shared{of(".gate_proj", nn::Role::MlpInput, d, f),
+  Shared shared{of(".gate_proj", nn::Role::MlpInput, d, f),
                 of(".up_proj", nn::Role::MlpInput, d, f),
-                of(".down_proj", nn::Role::MlpOutput, f, d), of("_gate", nn::Role::Other, d, 1)};
+                of(".down_proj", nn::Role::MlpOutput, f, d), std::nullopt};
+  if (c.shares_expert) shared.share = of("_gate", nn::Role::Other, d, 1);
+  return shared;
 }
 
 at::Tensor Experts::forward(const at::Tensor& x, nn::State& state, const nn::Batch& batch,
@@ -128,15 +138,18 @@ at::Tensor Experts::forward(const at::Tensor& x, nn::State& state, const nn::Bat
   const std::vector<at::Tensor> wide =
       nn::project(x, {&shared_->gate, &shared_->up}, x.size(0), pass);
   const at::Tensor own = shared_->down.forward_gated(wide[0], wide[1], config_.activation, pass);
-  return at::add(sum, at::mul(own, at::sigmoid(shared_->share.forward(x, pass))));
+  if (!shared_->share) return at::add(sum, own);
+  return at::add(sum, at::mul(own, at::sigmoid(shared_->share->forward(x, pass))));
 }
 
 at::Tensor Experts::routed(const at::Tensor& x, nn::State& state, const nn::Batch& batch,
                            const nn::Pass& pass) const {
+  ops::Router router = config_.router;
+  if (router_bias_) router.bias = router_bias_->value;
   const ops::Routes routes = ops::route(
-      router_.forward(x, pass), config_.experts_per_token, config_.normalized_routes,
+      router_.forward(x, pass), router,
       balances(pass) ? ops::Probabilities::Summed : ops::Probabilities::Unsummed, batch.real);
-  const int64_t k = config_.experts_per_token, all = config_.num_experts;
+  const int64_t k = router.k, all = config_.num_experts;
   const std::optional<ops::ExpertShare> share = share_of(batch);
   const at::Tensor choices = share ? ops::choices_of_all(routes.experts, *share) : routes.experts;
   const std::vector<int64_t> chosen = ops::read_experts(choices);
@@ -180,10 +193,11 @@ std::vector<std::vector<nn::Parameter*>> Experts::parameters_of_each() {
 
 void Experts::list(std::vector<nn::Parameter*>& parameters) {
   router_.list(parameters);
+  if (router_bias_) parameters.push_back(&*router_bias_);
   for_each_layer([&](nn::Linear& linear) { linear.list(parameters); });
   if (!shared_) return;
-  for (nn::Linear* layer : {&shared_->gate, &shared_->up, &shared_->down, &shared_->share})
-    layer->list(parameters);
+  for (nn::Linear* layer : {&shared_->gate, &shared_->up, &shared_->down}) layer->list(parameters);
+  if (shared_->share) shared_->share->list(parameters);
 }
 
 void Experts::list(std::vector<nn::Linear*>& linears) {
@@ -204,7 +218,7 @@ double Experts::idle_flops_per_token() {
     add(linear.adapter()->a);
     add(linear.adapter()->b);
   });
-  return flops * static_cast<double>(config_.num_experts - config_.experts_per_token) /
+  return flops * static_cast<double>(config_.num_experts - config_.router.k) /
          static_cast<double>(config_.num_experts);
 }
 

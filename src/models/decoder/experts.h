@@ -42,10 +42,10 @@ class Experts {
     std::optional<nn::Linear> up;  // else
     nn::Linear down;
   };
-  // The expert that every token takes; of its output sigmoid(share(x)) is added.
+  // The expert that every token takes; of its output sigmoid(share(x)) is added, or all.
   struct Shared {
     nn::Linear gate, up, down;
-    nn::Linear share;  // (1, D)
+    std::optional<nn::Linear> share;  // (1, D)
   };
   template <class Body>
   static void for_each_layer(Expert& expert, const Body& body);
@@ -61,7 +61,8 @@ class Experts {
 
   const Config& config_;
   int64_t block_;
-  nn::Linear router_;  // (num_experts, D)
+  nn::Linear router_;                         // (num_experts, D)
+  std::optional<nn::Parameter> router_bias_;  // (num_experts): ops::Router::bias
   std::vector<Expert> experts_;
   std::optional<Shared> shared_;
 };

@@ -52,6 +52,7 @@ struct WeightNames {
   const char* expert_gate = "gate_proj";  // with fused experts gate and up
   const char* expert_up = "up_proj";
   const char* expert_down = "down_proj";
+  const char* router_bias = "mlp.gate.e_score_correction_bias";
   const char* shared_expert = "mlp.shared_expert";  // whose layers are named as experts' are
   const char* norm = "model.norm";
   const char* head = "lm_head";
@@ -67,10 +68,10 @@ struct Family {
   bool qkv_bias = false;      // q, k and v have biases, whatever the config says
   bool plain_output = false;  // attention_bias is of q, k and v alone
   Norms norms = Norms::Before;
-  QkNorm qk_norm = QkNorm::None;
-  bool unit_offset = false;  // norms multiply by 1 + weight
-  bool fused_qkv = false;    // one layer for q, k and v
-  bool fused_gate = false;   // one layer for gate and up
+  QkNorm qk_norm = QkNorm::None;  // unless use_qk_norm is false
+  bool unit_offset = false;       // norms multiply by 1 + weight
+  bool fused_qkv = false;         // one layer for q, k and v
+  bool fused_gate = false;        // one layer for gate and up
   // The fused layer has each key-value head's queries, its key and its value side by side.
   bool interleaved = false;
   bool layer_norm = false;       // layer norms with biases in place of RMSNorms
@@ -81,6 +82,9 @@ struct Family {
   // Each expert's gate and up are one layer, and files have one tensor for all experts; every
   // layer and the router have biases, and the gate is clamped.
   bool fused_experts = false;
+  // The router scores each expert by itself, and chooses by that plus a bias.
+  bool sigmoid_router = false;
+  double router_epsilon = 0;  // added to the sum by which weights are divided
   bool joined_delta = false;  // DeltaRule's four layers are two, by key head
   // The last of so many layers sees all, unless the config says which layers have a window.
   int64_t window_pattern = 0;

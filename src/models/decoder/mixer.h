@@ -30,6 +30,8 @@ class Mixer {
 // `rope`: filled by Model::prepare; null: the layer does not rotate.
 std::unique_ptr<Mixer> make_attention(const Config& config, int64_t layer, const std::string& name,
                                       const Rope* rope);
+std::unique_ptr<Mixer> make_latent_attention(const Config& config, int64_t layer,
+                                             const std::string& name, const Rope* rope);
 std::unique_ptr<Mixer> make_short_convolution(const Config& config, int64_t layer,
                                               const std::string& name);
 std::unique_ptr<Mixer> make_delta_rule(const Config& config, int64_t layer,

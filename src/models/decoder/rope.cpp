@@ -28,10 +28,13 @@ at::Tensor shifted_where_long(const nn::Batch& batch, int64_t longest, int64_t s
 
 }  // namespace
 
-void Rope::prepare(const kernels::cpu::RopeScaling& scaling, int64_t dim, kernels::RopePairs pairs,
+void Rope::prepare(const kernels::cpu::RopeScaling& scaling, const RotatedPart& part,
                    int64_t max_seqlen, at::Device device) {
   const auto tables_of = [&](int64_t positions) {
-    return ops::make_rope_tables(scaling, dim, positions, device);
+    ops::RopeTables tables = ops::make_rope_tables(scaling, part.dim, positions, device);
+    tables.paired = part.pairs;
+    tables.first = part.first;
+    return tables;
   };
   const int64_t original = scaling.original_max_position;
   if (scaling.type == kernels::cpu::RopeType::Dynamic && max_seqlen > original)
@@ -43,13 +46,10 @@ void Rope::prepare(const kernels::cpu::RopeScaling& scaling, int64_t dim, kernel
   const bool has_both = scaling.type == kernels::cpu::RopeType::LongRope && max_seqlen > original;
   short_rows_ = has_both ? original : 0;
   tables_ = tables_of(max_seqlen);
-  tables_.paired = pairs;
   if (!has_both) return;
   const ops::RopeTables of_short = tables_of(original);
-  tables_ = {.cos = at::cat({of_short.cos, tables_.cos}),
-             .sin = at::cat({of_short.sin, tables_.sin}),
-             .query_scale = {},
-             .paired = pairs};
+  tables_.cos = at::cat({of_short.cos, tables_.cos});
+  tables_.sin = at::cat({of_short.sin, tables_.sin});
 }
 
 at::Tensor Rope::places(const nn::Batch& batch) const {

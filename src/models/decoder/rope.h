@@ -11,14 +11,15 @@
 
 #include "core/nn/unit.h"
 #include "core/ops/rope.h"
+#include "models/decoder/config.h"
 
 namespace snug::models::decoder {
 
 class Rope {
  public:
-  // Makes the tables for rows of up to max_seqlen tokens and heads that rotate `dim` elements.
-  // Throws UserError if the scaling's factors are invalid.
-  void prepare(const kernels::cpu::RopeScaling& scaling, int64_t dim, kernels::RopePairs pairs,
+  // Makes the tables for rows of up to max_seqlen tokens. Throws UserError if the scaling's factors
+  // are invalid.
+  void prepare(const kernels::cpu::RopeScaling& scaling, const RotatedPart& part,
                int64_t max_seqlen, at::Device device);
 
   const ops::RopeTables& tables() const { return tables_; }

@@ -34,6 +34,7 @@ std::unique_ptr<Mixer> make_mixer(const Config& c, int64_t layer, const std::str
     case MixerKind::Attention:
       break;
   }
+  if (c.latent_rank > 0) return make_latent_attention(c, layer, name, rope);
   return make_attention(c, layer, name, rope);
 }
 
@@ -292,7 +293,7 @@ std::vector<nn::SplitRow> DecoderModel::split() const {
                                    {"feed_forward.w1", nn::by_rows()},
                                    {"feed_forward.w2", nn::by_columns()},
                                    {"feed_forward.w3", nn::by_rows()}};
-  if (config_.family->qk_norm == QkNorm::Head) return all;
+  if (config_.qk_norm == QkNorm::Head) return all;
   all.push_back({"q_norm", nn::by_rows()});
   all.push_back({"k_norm", nn::by_rows()});
   return all;
@@ -304,6 +305,8 @@ std::vector<HeadCount> DecoderModel::head_counts() const {
   if (config_.family->fused_qkv && !config_.family->interleaved &&
       config_.num_attention_heads != config_.num_key_value_heads)
     counts.push_back({"layer of queries, keys and values in unequal parts", 1});
+  if (config_.latent_rank > 0)
+    counts.push_back({"latent attention, which tensor parallelism does not split", 1});
   if (config_.delta_key_heads > 0)
     counts.push_back({"gated delta rule, which tensor parallelism does not split", 1});
   if (config_.num_experts > 0)
@@ -334,10 +337,9 @@ bool DecoderModel::all_attend() const {
 
 void DecoderModel::prepare(at::Device device, int64_t max_seqlen) {
   const memory::CategoryGuard category(memory::Category::Data);
-  const kernels::RopePairs pairs = config_.family->rope_pairs;
-  rope_.prepare(config_.rope, config_.rotary_dim, pairs, max_seqlen, device);
+  rope_.prepare(config_.rope, config_.rotated, max_seqlen, device);
   if (std::ranges::find(config_.layers, Rotation::Window, &Layer::rotation) != config_.layers.end())
-    window_rope_.prepare(config_.window_rope, config_.rotary_dim, pairs, max_seqlen, device);
+    window_rope_.prepare(config_.window_rope, config_.rotated, max_seqlen, device);
 }
 
 // Where the config has dropout.

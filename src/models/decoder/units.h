@@ -102,8 +102,8 @@ class DecoderModel final : public Model {
   Dimensions dimensions() const override;
   Routing routing() const override {
     if (config_.num_experts == 0) return {};
-    return {config_.num_experts, config_.num_hidden_layers, config_.experts_per_token,
-            config_.balance};
+    return {config_.num_experts, config_.num_hidden_layers, config_.router.k, config_.balance,
+            config_.router.scores == ops::RouterScores::Sigmoid};
   }
   data::Reading reads() const override {
     return reading_of(config_.labels, config_.json.value("pad_token_id", nlohmann::json()),

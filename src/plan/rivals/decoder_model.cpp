@@ -136,8 +136,8 @@ void DecoderModel::make_attention(Block& block, const std::string& name) {
     block.v = linear(width, keys, bias, name + "self_attn.v_proj");
   }
   block.out = linear(queries, width, config_.output_bias, name + names.output);
-  if (config_.family->qk_norm == decoder::QkNorm::None) return;
-  const bool of_heads = config_.family->qk_norm == decoder::QkNorm::Head;
+  if (config_.qk_norm == decoder::QkNorm::None) return;
+  const bool of_heads = config_.qk_norm == decoder::QkNorm::Head;
   block.q_norm = norm(of_heads ? config_.head_dim : queries, NormOf::Head);
   block.k_norm = norm(of_heads ? config_.head_dim : keys, NormOf::Head);
 }
@@ -187,7 +187,7 @@ at::Tensor DecoderModel::mask_of(const at::Tensor& x, bool has_window) const {
 // Cosines and sines are made in float32, then in the type of x.
 DecoderModel::Places DecoderModel::places_of(const at::Tensor& x) const {
   const at::Tensor angles =
-      at::empty({1, 1, options_.tokens, config_.rotary_dim}, meta(at::kFloat));
+      at::empty({1, 1, options_.tokens, config_.rotated.dim}, meta(at::kFloat));
   const at::ScalarType type = rotates_in_float_ ? at::kFloat : x.scalar_type();
   return {.cos = (angles * 1.0).to(type), .sin = (angles * 1.0).to(type), .mask = {}};
 }
@@ -195,7 +195,7 @@ DecoderModel::Places DecoderModel::places_of(const at::Tensor& x) const {
 // x (B, H, T, D), some of whose elements are turned.
 at::Tensor DecoderModel::in_places(const at::Tensor& x, const Places& places) const {
   const decoder::Family& family = *config_.family;
-  const int64_t turning = config_.rotary_dim;
+  const int64_t turning = config_.rotated.dim;
   if (liger_) return liger::rotated(x, places.cos, places.sin);
   if (turning == config_.head_dim && !family.fused_qkv) {
     const at::Tensor turned = rotated(x, places.cos, places.sin);
@@ -219,7 +219,7 @@ std::vector<at::Tensor> DecoderModel::heads(const Block& block, const at::Tensor
     for (at::Tensor& part : parts) part = apart(part);
     return parts;
   }
-  if (config_.family->qk_norm == decoder::QkNorm::Projection)
+  if (config_.qk_norm == decoder::QkNorm::Projection)
     return {apart(run(block.q_norm, run(block.q, x))), apart(run(block.k_norm, run(block.k, x))),
             apart(run(block.v, x))};
   return {normed(block.q_norm, apart(run(block.q, x))),

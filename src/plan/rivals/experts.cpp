@@ -22,9 +22,8 @@ Experts::Experts(const models::decoder::Config& config, Modules& modules)
 // Mixtral's weights of routes stay in float32.
 Experts::Routes Experts::routes(const at::Tensor& x) const {
   const at::Tensor logits = modules_.product(router_, x);
-  auto [weights, experts] =
-      top_columns(at::softmax(logits, -1, at::kFloat), config_.experts_per_token);
-  if (config_.normalized_routes) weights = weights / weights.sum(-1, /*keepdim=*/true);
+  auto [weights, experts] = top_columns(at::softmax(logits, -1, at::kFloat), config_.router.k);
+  if (config_.router.normalized) weights = weights / weights.sum(-1, /*keepdim=*/true);
   const bool in_float = config_.family->model_type == "mixtral";
   return {.experts = experts, .weights = in_float ? weights : weights.to(logits.scalar_type())};
 }

@@ -121,6 +121,28 @@ TEST_F(FromConfig, PublishedSizesOfDecoders) {
   const json usual = {{"full_attn_idxs", {2, 5, 8, 10, 12, 14}}, {"block_dim", 1024}};
   expect("lfm2", 65536, 1024, 6656, 16, 16, 8, usual, 354'483'968);
   expect("lfm2", 65536, 2048, 12288, 16, 32, 8, usual, 1'170'340'608);
+  const json lite = {{"q_lora_rank", nullptr},    {"moe_intermediate_size", 1408},
+                     {"num_experts_per_tok", 6},  {"first_k_dense_replace", 1},
+                     {"moe_layer_freq", 1},       {"aux_loss_alpha", 0.001},
+                     {"scoring_func", "softmax"}, {"seq_aux", true}};
+  expect("deepseek_v2", 102400, 2048, 10944, 27, 16, 16, lite, 15'706'484'224);
+  const json v3 = {{"topk_method", "noaux_tc"}, {"scoring_func", "sigmoid"}, {"ep_size", 1}};
+  expect("deepseek_v3", 129280, 7168, 18432, 61, 128, 128, v3, 671'026'404'352);
+  const json air = {{"head_dim", 128}, {"attention_bias", true}, {"num_nextn_predict_layers", 1}};
+  expect("glm4_moe", 151552, 4096, 10944, 46, 96, 8, air, 106'852'245'504);
+  expect("glm4_moe_lite", 154880, 2048, 10240, 47, 20, 20, {{"partial_rotary_factor", 1.0}},
+         29'943'390'976);
+  const json dots = {{"n_routed_experts", 128},
+                     {"n_shared_experts", 2},
+                     {"head_dim", 128},
+                     {"num_experts_per_tok", 6},
+                     {"first_k_dense_replace", 1}};
+  expect("dots1", 152064, 4096, 10944, 62, 32, 32, dots, 142'774'373'888);
+  json types = json::array();
+  for (int layer = 0; layer < 24; ++layer)
+    types.push_back(layer % 4 == 2 && layer < 16 ? "full_attention" : "conv");
+  types[18] = types[21] = "full_attention";
+  expect("lfm2_moe", 65536, 2048, 7168, 24, 32, 8, {{"layer_types", types}}, 8'339'929'856);
   expect("gemma2", 256000, 2304, 9216, 26, 8, 4, {{"cache_implementation", "hybrid"}},
          2'614'341'888);
   expect("gemma3_text", 262144, 1152, 6912, 26, 4, 1, {{"sliding_window", 512}}, 999'885'952);

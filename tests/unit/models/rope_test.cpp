@@ -44,19 +44,19 @@ std::vector<int> values(const at::Tensor& places) {
 
 TEST(Longrope, LongRowsStandBehindTheShortFactors) {
   Rope rope;
-  rope.prepare(scaling(), kDim, kernels::RopePairs::Halves, 6, at::kCPU);
+  rope.prepare(scaling(), {.dim = kDim}, 6, at::kCPU);
   EXPECT_EQ(rope.tables().cos.sizes(), (std::vector<int64_t>{kOriginal + 6, 2}));
   EXPECT_EQ(values(rope.places(batch_of({4, 5, 1}))),
             (std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7, 8, 0}));
   EXPECT_EQ(values(rope.places(batch_of({4, 3}))), (std::vector<int>{0, 1, 2, 3, 0, 1, 2}));
-  rope.prepare(scaling(), kDim, kernels::RopePairs::Halves, kOriginal, at::kCPU);
+  rope.prepare(scaling(), {.dim = kDim}, kOriginal, at::kCPU);
   EXPECT_EQ(rope.tables().cos.size(0), kOriginal) << "no row can be longer";
 }
 
 // Keys that are kept and queries that come later turn by the same factors.
 TEST(Longrope, AGenerationTakesThoseOfTheLongestThatItMayComeTo) {
   Rope rope;
-  rope.prepare(scaling(), kDim, kernels::RopePairs::Halves, 6, at::kCPU);
+  rope.prepare(scaling(), {.dim = kDim}, 6, at::kCPU);
   for (const int64_t capacity : {int64_t{kOriginal}, int64_t{6}}) {
     nn::KvCache cache(capacity);
     const int behind = capacity > kOriginal ? static_cast<int>(kOriginal) : 0;
@@ -74,7 +74,7 @@ TEST(Longrope, AGenerationTakesThoseOfTheLongestThatItMayComeTo) {
 // Ranks do not know where the rows of their share end, unless there is only one row.
 TEST(Longrope, RowsThatRanksShareAreOneOrRefused) {
   Rope rope;
-  rope.prepare(scaling(), kDim, kernels::RopePairs::Halves, 6, at::kCPU);
+  rope.prepare(scaling(), {.dim = kDim}, 6, at::kCPU);
   nn::Batch batch = batch_of({5});
   batch.context.emplace().num_tokens = 5;
   EXPECT_EQ(values(rope.places(batch)), (std::vector<int>{4, 5, 6, 7, 8}));
