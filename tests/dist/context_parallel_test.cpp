@@ -159,7 +159,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"zero1", "cp=2", "qwen2"}, Case{"zero2", "cp=2", "mistral"},
                       Case{"fsdp", "cp=2", "gpt2"}, Case{"ddp", "cp=2", "opt-plain"},
                       Case{"fsdp", "cp=2", "opt"}, Case{"fsdp", "cp=2", "llama-bias"},
-                      Case{"fsdp", "cp=2", "gemma3"},
+                      Case{"fsdp", "cp=2", "gemma3"}, Case{"fsdp", "cp=2", "deepseek-v3"},
                       Case{"fsdp", "cp=2", "gpt-oss", kInProportion, "SGD"},
                       Case{"fsdp", "cp=2", "llama", [](recipe::Recipe&) {}, "accumulation", 1},
                       Case{"fsdp", "cp=2", "gpt2", [](recipe::Recipe&) {}, "all at once", 8},
