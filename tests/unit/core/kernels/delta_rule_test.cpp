@@ -1,5 +1,5 @@
-// The gated delta rule in chunks against the recurrence in double, token by token, and its
-// gradients against that recurrence's, which are finite differences.
+// The gated delta rule and Mamba 2's scan in chunks against the recurrence in double, token by
+// token, and their gradients against that recurrence's, which are finite differences.
 // SPDX-License-Identifier: Apache-2.0
 #include "core/kernels/delta_rule.h"
 
@@ -25,6 +25,8 @@ struct Case {
   int64_t chunk = 64;
   Decay decay = Decay::Mixed;
   int shift = 0;
+
+  bool is_sum() const { return sizes.form == StateForm::Sum; }
 };
 
 std::string describe(const Case& c) {
@@ -33,7 +35,30 @@ std::string describe(const Case& c) {
   return text + " heads " + std::to_string(c.sizes.key_heads) + "/" +
          std::to_string(c.sizes.value_heads) + " dims " + std::to_string(c.sizes.key_dim) + "/" +
          std::to_string(c.sizes.value_dim) + " chunk " + std::to_string(c.chunk) + " decay " +
-         std::to_string(static_cast<int>(c.decay));
+         std::to_string(static_cast<int>(c.decay)) + (c.is_sum() ? " sum" : "");
+}
+
+Sizes sum(Sizes sizes) {
+  sizes.form = StateForm::Sum;
+  return sizes;
+}
+
+std::vector<Case> cases_of_sums() {
+  std::vector<Case> result;
+  for (const int32_t n : {0, 1, 63, 64, 65, 130})
+    result.push_back({.sizes = sum({{0, n}, 1, 3, 16, 24}), .shift = n % 2});
+  for (const int64_t chunk : {1, 5, 16, 128}) {
+    result.push_back({.sizes = sum({{0, 70, 70, 101, 230}, 2, 4, 20, 12}), .chunk = chunk});
+  }
+  result.push_back({.sizes = sum({{0, 100}, 3, 3, 33, 17})});
+  result.push_back({.sizes = sum({{0, 90, 200}, 1, 20, 128, 64})});
+  for (const Decay decay : {Decay::None, Decay::Strong, Decay::SomeStrong}) {
+    result.push_back({.sizes = sum({{0, 150}, 1, 2, 32, 32}), .decay = decay});
+  }
+  for (const Scalar type : {Scalar::BF16, Scalar::F16}) {
+    result.push_back({.type = type, .sizes = sum({{0, 30, 130}, 2, 4, 48, 36}), .shift = 1});
+  }
+  return result;
 }
 
 std::vector<Case> cases() {
@@ -53,6 +78,7 @@ std::vector<Case> cases() {
   for (const Scalar type : {Scalar::BF16, Scalar::F16}) {
     result.push_back({.type = type, .sizes = {{0, 30, 130}, 2, 4, 48, 36}, .shift = 1});
   }
+  for (Case& c : cases_of_sums()) result.push_back(std::move(c));
   return result;
 }
 
@@ -72,11 +98,14 @@ struct Data {
         v(spread(c, sizes.value_heads * sizes.value_dim, 3)),
         g(Scalar::F32, sizes.gate_count()),
         beta(Scalar::F32, sizes.gate_count()),
+        skip(random_array(Scalar::F32, c.is_sum() ? sizes.value_heads : 0, 7)),
         d_out(random_array(c.type, sizes.value_count(), 6, 1.0, c.shift)) {
     const Doubles drawn = random_values(sizes.gate_count(), 4), share = random_values(g.size(), 5);
     for (int64_t i = 0; i < g.size(); ++i) {
       g.set(i, log_decay(c.decay, drawn[i], i / sizes.value_heads));
-      beta.set(i, i % 17 == 3 ? 0 : 1 / (1 + std::exp(-share[i])));
+      // A sum's may be larger than 1.
+      const double rate = c.is_sum() ? std::abs(share[i]) : 1 / (1 + std::exp(-share[i]));
+      beta.set(i, i % 17 == 3 ? 0 : rate);
     }
   }
 
@@ -91,12 +120,16 @@ struct Data {
     return values;
   }
   Inputs inputs() const {
-    return {packed(q, sizes.key_heads * sizes.key_dim), packed(k, sizes.key_heads * sizes.key_dim),
-            packed(v, sizes.value_heads * sizes.value_dim), g.values(), beta.values()};
+    return {packed(q, sizes.key_heads * sizes.key_dim),
+            packed(k, sizes.key_heads * sizes.key_dim),
+            packed(v, sizes.value_heads * sizes.value_dim),
+            g.values(),
+            beta.values(),
+            skip.values()};
   }
 
   Sizes sizes;
-  Array q, k, v, g, beta, d_out;
+  Array q, k, v, g, beta, skip, d_out;
 };
 
 struct Results {
@@ -107,13 +140,15 @@ struct Results {
         dk(c.type, c.sizes.key_count(), c.shift),
         dv(c.type, c.sizes.value_count(), c.shift),
         dg(Scalar::F32, c.sizes.gate_count(), c.shift),
-        dbeta(Scalar::F32, c.sizes.gate_count(), c.shift) {}
+        dbeta(Scalar::F32, c.sizes.gate_count(), c.shift),
+        dskip(Scalar::F32, c.is_sum() ? c.sizes.gate_count() : 0, c.shift) {}
   bool guards_intact() const {
     return out.guards_intact() && states.guards_intact() && dq.guards_intact() &&
-           dk.guards_intact() && dv.guards_intact() && dg.guards_intact() && dbeta.guards_intact();
+           dk.guards_intact() && dv.guards_intact() && dg.guards_intact() &&
+           dbeta.guards_intact() && dskip.guards_intact();
   }
   bool operator==(const Results&) const = default;
-  Array out, states, dq, dk, dv, dg, dbeta;
+  Array out, states, dq, dk, dv, dg, dbeta, dskip;
 };
 
 struct Scratch {
@@ -131,7 +166,7 @@ Results compute(const Case& c, Data& data, int threads = 1) {
   const Sizes& s = c.sizes;
   const DeltaRuleForward forward{
       .sizes = {c.type, s.tokens(), s.key_heads, s.value_heads, s.key_dim, s.value_dim,
-                s.documents(), s.longest(), c.chunk},
+                s.documents(), s.longest(), c.chunk, s.form},
       .cu_seqlens = s.borders.data(),
       .q = data.q.data(),
       .k = data.k.data(),
@@ -141,6 +176,7 @@ Results compute(const Case& c, Data& data, int threads = 1) {
       .v_stride = s.value_heads * s.value_dim + Data::kGap,
       .g = data.g.floats(),
       .beta = data.beta.floats(),
+      .skip = c.is_sum() ? data.skip.floats() : nullptr,
       .out = r.out.data(),
       .final_states = r.states.floats(),
       .num_threads = threads};
@@ -153,7 +189,8 @@ Results compute(const Case& c, Data& data, int threads = 1) {
                        .dk = r.dk.data(),
                        .dv = r.dv.data(),
                        .dg = r.dg.floats(),
-                       .dbeta = r.dbeta.floats()},
+                       .dbeta = r.dbeta.floats(),
+                       .dskip = r.dskip.floats()},
                       second.data());
   return r;
 }
@@ -167,8 +204,7 @@ void expect_close(const Array& got, const Doubles& expected, double relative,
               within(expected, 1.01 * unit_roundoff(got.type()), relative * largest + 1e-7), what);
 }
 
-TEST(DeltaRule, ReferenceGradientsAreFiniteDifferences) {
-  const Case c{.sizes = {{0, 3, 7}, 1, 2, 3, 2}};
+void expect_finite_differences(const Case& c) {
   const Data data(c);
   const Inputs inputs = data.inputs();
   const Doubles d_out = data.d_out.values();
@@ -193,6 +229,16 @@ TEST(DeltaRule, ReferenceGradientsAreFiniteDifferences) {
   check(&Inputs::v, gradients.v, "v");
   check(&Inputs::g, gradients.g, "g");
   check(&Inputs::beta, gradients.beta, "beta");
+  if (!c.is_sum()) return;
+  Doubles of_heads(static_cast<size_t>(c.sizes.value_heads));
+  for (size_t i = 0; i < gradients.skip.size(); ++i)
+    of_heads[i % of_heads.size()] += gradients.skip[i];
+  check(&Inputs::skip, of_heads, "skip");
+}
+
+TEST(DeltaRule, ReferenceGradientsAreFiniteDifferences) {
+  expect_finite_differences({.sizes = {{0, 3, 7}, 1, 2, 3, 2}});
+  expect_finite_differences({.sizes = sum({{0, 3, 7}, 1, 2, 3, 2})});
 }
 
 TEST(DeltaRule, IsTheRecurrenceWithItsGradients) {
@@ -210,6 +256,7 @@ TEST(DeltaRule, IsTheRecurrenceWithItsGradients) {
       expect_close(r.dv, gradients.v, 3e-6, describe(c) + " dv");
       expect_close(r.dg, gradients.g, 3e-6, describe(c) + " dg");
       expect_close(r.dbeta, gradients.beta, 3e-6, describe(c) + " dbeta");
+      if (c.is_sum()) expect_close(r.dskip, gradients.skip, 3e-6, describe(c) + " dskip");
       EXPECT_TRUE(r.guards_intact()) << describe(c);
     }
   });
@@ -231,16 +278,20 @@ TEST(DeltaRule, EveryTableOfProductsServes) {
   }
 }
 
+// With 16 threads each value head is a task of its own, in the backward with one as well.
 TEST(DeltaRule, ThreadsDoNotChangeABit) {
-  const Case c{.type = Scalar::BF16, .sizes = {{0, 100, 130, 200}, 2, 4, 32, 32}};
-  Data data(c);
-  const Results one = compute(c, data, 1);
-  // With 16 threads each value head is a task of its own.
-  for (const int threads : {2, 3, 16}) EXPECT_TRUE(compute(c, data, threads) == one) << threads;
+  for (const Case& c :
+       {Case{.type = Scalar::BF16, .sizes = {{0, 100, 130, 200}, 2, 4, 32, 32}},
+        Case{.sizes = sum({{0, 100, 130, 200}, 2, 6, 32, 32}), .chunk = 16},
+        Case{.type = Scalar::BF16, .sizes = sum({{0, 5, 5, 200}, 1, 40, 32, 16}), .chunk = 16}}) {
+    Data data(c);
+    const Results one = compute(c, data, 1);
+    for (const int threads : {2, 3, 16})
+      EXPECT_TRUE(compute(c, data, threads) == one) << describe(c) << ": " << threads;
+  }
 }
 
-TEST(DeltaRule, PackedDocumentsAreThoseComputedAlone) {
-  const Case packed{.sizes = {{0, 70, 71, 135}, 1, 2, 24, 20}};
+void expect_documents_alone(const Case& packed) {
   Data data(packed);
   const Results all = compute(packed, data);
   const Doubles q = data.q.values(), k = data.k.values(), v = data.v.values();
@@ -274,6 +325,11 @@ TEST(DeltaRule, PackedDocumentsAreThoseComputedAlone) {
   }
 }
 
+TEST(DeltaRule, PackedDocumentsAreThoseComputedAlone) {
+  expect_documents_alone({.sizes = {{0, 70, 71, 135}, 1, 2, 24, 20}});
+  expect_documents_alone({.sizes = sum({{0, 70, 71, 135}, 1, 3, 24, 20})});
+}
+
 TEST(DeltaRule, NotANumberStaysInItsDocument) {
   const Case c{.sizes = {{0, 70, 80, 150}, 1, 2, 20, 12}};
   Data data(c);
@@ -297,38 +353,48 @@ TEST(DeltaRule, NotANumberStaysInItsDocument) {
   same(after.dbeta, before.dbeta);
 }
 
+void expect_steps(Case c, Scalar type) {
+  c.type = type;
+  Data data(c);
+  const Results r = compute(c, data);
+  Array states(Scalar::F32, c.sizes.state_count()), out(type, 4 * 37);
+  for (int64_t t = 0; t < 40; ++t) {
+    const auto at = [&](const Array& x, int64_t row) {
+      return static_cast<const char*>(x.data()) + t * row * scalar_bytes(x.type());
+    };
+    delta_rule_step({.type = type,
+                     .form = c.sizes.form,
+                     .num_sequences = 1,
+                     .num_key_heads = 2,
+                     .num_value_heads = 4,
+                     .key_dim = 20,
+                     .value_dim = 37,
+                     .q = at(data.q, 2 * 20 + Data::kGap),
+                     .k = at(data.k, 2 * 20 + Data::kGap),
+                     .v = at(data.v, 4 * 37 + Data::kGap),
+                     .g = data.g.floats() + t * 4,
+                     .beta = data.beta.floats() + t * 4,
+                     .skip = c.is_sum() ? data.skip.floats() : nullptr,
+                     .states = states.floats(),
+                     .out = out.data()});
+    Doubles expected;
+    double largest = 1;
+    for (int64_t i = 0; i < 4 * 37; ++i) {
+      expected.push_back(r.out[t * 4 * 37 + i]);
+      largest = std::max(largest, std::abs(expected.back()));
+    }
+    expect_near(out.values(), expected,
+                within(expected, 2.02 * unit_roundoff(type), 3e-6 * largest), std::to_string(t));
+  }
+  expect_close(states, r.states.values(), 3e-6, "states");
+  EXPECT_TRUE(states.guards_intact() && out.guards_intact());
+}
+
 TEST(DeltaRule, StepsAreTheForward) {
   on_every_isa([] {
-    for (const Scalar type : kAllTypes) {
-      const Case c{.type = type, .sizes = {{0, 40}, 2, 4, 20, 37}};
-      Data data(c);
-      const Results r = compute(c, data);
-      Array states(Scalar::F32, c.sizes.state_count()), out(type, 4 * 37);
-      for (int64_t t = 0; t < 40; ++t) {
-        const auto at = [&](const Array& x, int64_t row) {
-          return static_cast<const char*>(x.data()) + t * row * scalar_bytes(x.type());
-        };
-        delta_rule_step({.type = type,
-                         .num_sequences = 1,
-                         .num_key_heads = 2,
-                         .num_value_heads = 4,
-                         .key_dim = 20,
-                         .value_dim = 37,
-                         .q = at(data.q, 2 * 20 + Data::kGap),
-                         .k = at(data.k, 2 * 20 + Data::kGap),
-                         .v = at(data.v, 4 * 37 + Data::kGap),
-                         .g = data.g.floats() + t * 4,
-                         .beta = data.beta.floats() + t * 4,
-                         .states = states.floats(),
-                         .out = out.data()});
-        Doubles expected;
-        for (int64_t i = 0; i < 4 * 37; ++i) expected.push_back(r.out[t * 4 * 37 + i]);
-        expect_near(out.values(), expected, within(expected, 2.02 * unit_roundoff(type), 3e-6),
-                    std::to_string(t));
-      }
-      expect_close(states, r.states.values(), 3e-6, "states");
-      EXPECT_TRUE(states.guards_intact() && out.guards_intact());
-    }
+    for (const Case& c :
+         {Case{.sizes = {{0, 40}, 2, 4, 20, 37}}, Case{.sizes = sum({{0, 40}, 2, 4, 20, 37})}})
+      for (const Scalar type : kAllTypes) expect_steps(c, type);
   });
 }
 

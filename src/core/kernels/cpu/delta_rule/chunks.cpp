@@ -7,6 +7,24 @@
 #include "base/error.h"
 
 namespace snug::kernels::cpu::delta_rule {
+namespace {
+
+// Packs panels of columns as the depth of panels of `width` lines. Parts along the depth follow
+// each other in a panel. A part may spill into what comes after it, which is packed later.
+Operand pack_panels(const ColumnPanels& panels, int64_t rows, int64_t width,
+                    void (*pack)(const PackArgs&), float* out) {
+  const int64_t depth = panels.cols;
+  for (int64_t row = 0; row < rows; row += width) {
+    const int64_t lines = std::min(width, rows - row);
+    for (int64_t col = 0; col < depth; col += panels.width) {
+      pack({panels.data + col * panels.height + row * panels.width, Scalar::F32, panels.width, 1,
+            lines, lines, std::min(panels.width, depth - col), out + row * depth + col * width});
+    }
+  }
+  return {out, depth};
+}
+
+}  // namespace
 
 void check_delta_rule(const DeltaRuleForward& args) {
   const DeltaRuleSizes& sizes = args.sizes;
@@ -16,6 +34,8 @@ void check_delta_rule(const DeltaRuleForward& args) {
   SNUG_CHECK(sizes.num_key_heads >= 1 && sizes.num_value_heads % sizes.num_key_heads == 0,
              "delta rule: {} value heads do not share {} key heads evenly", sizes.num_value_heads,
              sizes.num_key_heads);
+  SNUG_CHECK(args.skip == nullptr || sizes.form == StateForm::Sum,
+             "delta rule: only a sum has values that skip the state");
   int64_t end = 0;
   for (int64_t doc = 0; doc <= sizes.num_documents; ++doc) {
     const int64_t start = args.cu_seqlens[doc];
@@ -56,19 +76,8 @@ Operand Products::left_transposed(const float* data, int64_t stride, int64_t row
   return {out, depth};
 }
 
-// Parts along the depth follow each other in a panel. A part may spill into what comes after it,
-// which is packed later.
 Operand Products::left_of_panels(const ColumnPanels& panels, int64_t rows, float* out) const {
-  const int64_t mr = tile_.mr, depth = panels.cols;
-  for (int64_t row = 0; row < rows; row += mr) {
-    const int64_t lines = std::min(mr, rows - row);
-    for (int64_t col = 0; col < depth; col += panels.width) {
-      tile_.pack_a({panels.data + col * panels.height + row * panels.width, Scalar::F32,
-                    panels.width, 1, lines, lines, std::min(panels.width, depth - col),
-                    out + row * depth + col * mr});
-    }
-  }
-  return {out, depth};
+  return pack_panels(panels, rows, tile_.mr, tile_.pack_a, out);
 }
 
 Operand Products::right(const float* data, int64_t stride, int64_t cols, int64_t depth,
@@ -84,30 +93,22 @@ Operand Products::right_transposed(const float* data, int64_t stride, int64_t co
 }
 
 Operand Products::right_transposed(const ColumnPanels& panels, int64_t rows, float* out) const {
-  const int64_t nr = tile_.nr, depth = panels.cols;
-  for (int64_t row = 0; row < rows; row += nr) {
-    const int64_t lines = std::min(nr, rows - row);
-    for (int64_t col = 0; col < depth; col += panels.width) {
-      tile_.pack_b({panels.data + col * panels.height + row * panels.width, Scalar::F32,
-                    panels.width, 1, lines, lines, std::min(panels.width, depth - col),
-                    out + row * depth + col * nr});
-    }
-  }
-  return {out, depth};
+  return pack_panels(panels, rows, tile_.nr, tile_.pack_b, out);
 }
 
 ChunkScratch::ChunkScratch(Carver& carver, const DeltaRuleSizes& sizes, const Tile& tile) {
   const Lengths lengths(sizes, tile);
   const int64_t chunk = sizes.chunk, dim = sizes.key_dim;
   tokens = lengths.tokens, key_rows = lengths.key_rows, key_stride = lengths.key_cols;
-  width = tile.nr, value_dim = sizes.value_dim, score_stride = lengths.scores;
+  width = tile.nr, key_dim = dim, value_dim = sizes.value_dim, score_stride = lengths.scores;
   for (float** rows : {&q_rows, &k_rows}) *rows = carver.take<float>(tokens * key_stride);
   for (float** left : {&q_left, &k_left}) *left = take_panels(carver, tokens, dim);
   k_t_left = take_panels(carver, key_rows, chunk);
   k_t_right = take_panels(carver, score_stride, dim);
-  for (float** scores : {&kk, &qk, &decay, &p, &x, &y}) {
-    *scores = carver.take<float>(tokens * score_stride);
-  }
+  for (float** scores : {&qk, &decay, &p}) *scores = carver.take<float>(tokens * score_stride);
+  const bool solves = sizes.form == StateForm::Delta;
+  for (float** scores : {&kk, &x, &y})
+    *scores = solves ? carver.take<float>(tokens * score_stride) : nullptr;
   score_left = take_panels(carver, tokens, chunk);
   for (float** row : {&high, &low, &from_start, &to_end, &beta, &late_beta}) {
     *row = carver.take<float>(chunk);
@@ -122,20 +123,28 @@ TypedRows rows_of(const void* data, Scalar type, int64_t stride, const Chunk& ch
           dim};
 }
 
+void ChunkForward::load_key_rows(const TypedRows& x, float factor, float* out) const {
+  if (solves())
+    loops_.unit_rows(x, factor, out, work_.key_stride);
+  else
+    loops_.load_rows(x, work_.key_panel(out));
+}
+
 void ChunkForward::load_keys(const Chunk& chunk, int64_t key_head) const {
   const DeltaRuleSizes& sizes = args_.sizes;
   const int64_t dim = sizes.key_dim, stride = work_.key_stride, n = chunk.count;
-  const TypedRows k = rows_of(args_.k, sizes.type, args_.k_stride, chunk, key_head, dim);
-  loops_.unit_rows(k, 1.f, work_.k_rows, stride);
+  load_key_rows(rows_of(args_.k, sizes.type, args_.k_stride, chunk, key_head, dim), 1.f,
+                work_.k_rows);
+  products_.left_transposed(work_.k_rows, stride, dim, n, work_.k_t_left);
+  if (!solves() && !queries()) return;
   const Operand left = products_.left(work_.k_rows, stride, n, dim, work_.k_left);
   const Operand right = products_.right_transposed(work_.k_rows, stride, n, dim, work_.k_t_right);
-  products_.left_transposed(work_.k_rows, stride, dim, n, work_.k_t_left);
   Product product{
       n, n, dim, left, right, work_.scores_into(work_.kk), 1.f, false, Triangles::ResultIsLower};
-  products_.multiply(product);
+  if (solves()) products_.multiply(product);
   if (!queries()) return;
-  const TypedRows q = rows_of(args_.q, sizes.type, args_.q_stride, chunk, key_head, dim);
-  loops_.unit_rows(q, 1.f / std::sqrt(static_cast<float>(dim)), work_.q_rows, stride);
+  load_key_rows(rows_of(args_.q, sizes.type, args_.q_stride, chunk, key_head, dim),
+                1.f / std::sqrt(static_cast<float>(dim)), work_.q_rows);
   product.left = products_.left(work_.q_rows, stride, n, dim, work_.q_left);
   product.result = work_.scores_into(work_.qk);
   products_.multiply(product);
@@ -159,8 +168,10 @@ void ChunkForward::load_decays(const Chunk& chunk, int64_t value_head) const {
 void ChunkForward::load_scores(const Chunk& chunk, int64_t value_head) const {
   load_decays(chunk, value_head);
   const ScoreSquare decay = work_.square(work_.decay), x = work_.square(work_.x);
-  loops_.decay_scores(decay, work_.square(work_.kk), Triangle::Strict, chunk.count, x);
-  loops_.substitute(x, work_.beta, chunk.count, work_.square(work_.y));
+  if (solves()) {
+    loops_.decay_scores(decay, work_.square(work_.kk), Triangle::Strict, chunk.count, x);
+    loops_.substitute(x, work_.beta, chunk.count, work_.square(work_.y));
+  }
   if (!queries()) return;
   loops_.decay_scores(decay, work_.square(work_.qk), Triangle::WithDiagonal, chunk.count,
                       work_.square(work_.p));
@@ -172,7 +183,7 @@ void ChunkForward::solve(const Chunk& chunk, int64_t value_head, float* before, 
   const ColumnPanels panels = work_.token_panels(e), r = work_.token_panels(work_.u);
   const TypedRows v =
       rows_of(args_.v, sizes.type, args_.v_stride, chunk, value_head, sizes.value_dim);
-  if (before == nullptr) {
+  if (before == nullptr || !solves()) {
     loops_.load_rows(v, panels);
   } else {
     products_.multiply({.rows = n,
@@ -183,6 +194,7 @@ void ChunkForward::solve(const Chunk& chunk, int64_t value_head, float* before, 
                         .result = into(panels)});
     loops_.residual(v, work_.from_start, panels);
   }
+  if (!solves()) return;
   loops_.scale_rows(work_.beta, panels, n, r);
   products_.multiply({.rows = n,
                       .cols = sizes.value_dim,
@@ -195,7 +207,8 @@ void ChunkForward::solve(const Chunk& chunk, int64_t value_head, float* before, 
                       .triangles = Triangles::LeftIsLower});
 }
 
-void ChunkForward::read_out(const Chunk& chunk, float* before, float* e, float* out) const {
+void ChunkForward::read_out(const Chunk& chunk, int64_t value_head, float* before, float* e,
+                            float* out) const {
   const int64_t n = chunk.count, dim = args_.sizes.key_dim, dv = args_.sizes.value_dim;
   const ColumnPanels panels = work_.token_panels(out), u = work_.token_panels(work_.u);
   if (before != nullptr) {
@@ -216,6 +229,8 @@ void ChunkForward::read_out(const Chunk& chunk, float* before, float* e, float* 
                       .result = into(panels),
                       .add = before != nullptr,
                       .triangles = Triangles::LeftIsLower});
+  if (args_.skip != nullptr)
+    loops_.add_panels(args_.skip[value_head], work_.token_panels(e), n, panels);
 }
 
 void ChunkForward::advance(const Chunk& chunk, float* e, float* state) const {
@@ -232,12 +247,16 @@ void ChunkForward::advance(const Chunk& chunk, float* e, float* state) const {
                       .add = true});
 }
 
-std::vector<HeadTask> head_tasks(const DeltaRuleForward& args, int64_t num_heads) {
+std::vector<HeadTask> head_tasks(const DeltaRuleForward& args, int64_t most_heads) {
+  const int64_t group = args.sizes.num_value_heads / args.sizes.num_key_heads;
   std::vector<HeadTask> tasks;
   for (int64_t doc = 0; doc < args.sizes.num_documents; ++doc) {
-    const int64_t first = args.cu_seqlens[doc];
-    for (int64_t head = 0; head < num_heads; ++head) {
-      tasks.push_back({doc, first, args.cu_seqlens[doc + 1] - first, head});
+    const int64_t first = args.cu_seqlens[doc], count = args.cu_seqlens[doc + 1] - first;
+    for (int64_t head = 0; head < args.sizes.num_value_heads;) {
+      const int64_t key_head = head / group;
+      const int64_t heads = std::min(most_heads, (key_head + 1) * group - head);
+      tasks.push_back({doc, first, count, key_head, head, heads});
+      head += heads;
     }
   }
   std::stable_sort(tasks.begin(), tasks.end(), [](const HeadTask& a, const HeadTask& b) {

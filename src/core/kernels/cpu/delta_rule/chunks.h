@@ -1,5 +1,6 @@
-// What forward and backward of the gated delta rule share: the scratch of a thread, the products of
-// its matrices, and a chunk's scores and decays. See core/kernels/delta_rule.h for the names.
+// What forward and backward of the gated delta rule and of Mamba 2's scan share: the scratch of a
+// thread, the products of its matrices, a chunk's scores and decays, and how threads take tasks.
+// See core/kernels/delta_rule.h for the names.
 //
 // Matrices of values (tokens or dk rows, dv columns) are kept in the panels that a product reads as
 // its right operand and writes as its result, so that they need no packing in between. Rows are
@@ -7,6 +8,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <vector>
 
@@ -32,6 +34,7 @@ struct Loops {
   SNUG_DELTA_LOOP(load_rows);
   SNUG_DELTA_LOOP(residual);
   SNUG_DELTA_LOOP(scale_rows);
+  SNUG_DELTA_LOOP(add_panels);
   SNUG_DELTA_LOOP(dot_rows);
   SNUG_DELTA_LOOP(add_rows);
 #undef SNUG_DELTA_LOOP
@@ -116,15 +119,17 @@ struct ChunkScratch {
 
   ColumnPanels token_panels(float* data) const { return {data, tokens, width, value_dim}; }
   ColumnPanels state_panels(float* data) const { return {data, key_rows, width, value_dim}; }
+  // Rows of q, k and their gradients: a single panel.
+  ColumnPanels key_panel(float* data) const { return {data, tokens, key_stride, key_dim}; }
   ScoreSquare square(float* data) const { return {data, score_stride}; }
   Result scores_into(float* data) const { return {data, score_stride, width}; }
 
-  int64_t tokens, key_rows, key_stride, width, value_dim, score_stride;
-  float *q_rows, *k_rows;             // (tokens, dk), of length 1 and Q divided by sqrt(dk)
+  int64_t tokens, key_rows, key_stride, width, key_dim, value_dim, score_stride;
+  float *q_rows, *k_rows;             // (tokens, dk) as the form reads them
   float *q_left, *k_left, *k_t_left;  // Q, K: (tokens, dk); K': (dk, tokens)
   float* k_t_right;                   // K': (dk, tokens)
   float *kk, *qk;                     // K K', Q K': scores
-  float *decay, *p, *x, *y;           // scores
+  float *decay, *p, *x, *y;           // scores; a sum has no K K', X and Y
   float* score_left;                  // any of them as left operand
   float *high, *low;                  // (C) b in two parts
   float *from_start, *to_end;         // (C) exp(b), exp(B - b)
@@ -153,17 +158,19 @@ class ChunkForward {
 
   // K, Q and their products, for all value heads of the key head.
   void load_keys(const Chunk& chunk, int64_t key_head) const;
-  // Decays, P, X and Y.
+  // Decays and scores.
   void load_scores(const Chunk& chunk, int64_t value_head) const;
   // E, from the state before the chunk.
   void solve(const Chunk& chunk, int64_t value_head, float* before, float* e) const;
-  // exp(b) Q S + P U, from the state before the chunk.
-  void read_out(const Chunk& chunk, float* before, float* e, float* out) const;
+  // exp(b) Q S + P U (+ d V), from the state before the chunk.
+  void read_out(const Chunk& chunk, int64_t value_head, float* before, float* e, float* out) const;
   // S = exp(B) S + (exp(B - b) K)' U
   void advance(const Chunk& chunk, float* e, float* state) const;
 
  private:
   bool queries() const { return reads_ == Reads::StateAndQueries; }
+  bool solves() const { return args_.sizes.form == StateForm::Delta; }
+  void load_key_rows(const TypedRows& x, float factor, float* out) const;
   void load_decays(const Chunk& chunk, int64_t value_head) const;
 
   const DeltaRuleForward& args_;
@@ -174,12 +181,43 @@ class ChunkForward {
   const Reads reads_;
 };
 
-// The documents' heads, the longest documents first, so that threads finish together.
+// A document with some value heads of a key head.
 struct HeadTask {
   int64_t document = 0, first_token = 0, num_tokens = 0;
-  int64_t head = 0;
+  int64_t key_head = 0, first_head = 0, num_heads = 0;
 };
-std::vector<HeadTask> head_tasks(const DeltaRuleForward& args, int64_t num_heads);
+// The longest documents come first, so that threads finish together; a key head's tasks follow each
+// other.
+std::vector<HeadTask> head_tasks(const DeltaRuleForward& args, int64_t most_heads);
+
+template <class Scratch>
+int64_t workspace_bytes(const DeltaRuleForward& args) {
+  Carver own(nullptr);
+  Scratch(own, args.sizes, active_kernels().tile);
+  return own.used() * resolve_threads(args.num_threads);
+}
+
+template <class Scratch>
+std::vector<Scratch> scratch_of_threads(const DeltaRuleForward& args, void* workspace) {
+  Carver carver(workspace);
+  std::vector<Scratch> work;
+  for (int t = 0; t < resolve_threads(args.num_threads); ++t)
+    work.emplace_back(carver, args.sizes, active_kernels().tile);
+  return work;
+}
+
+// body(number of a task, its thread's scratch). A task starts after all that come before it, so
+// that it may wait for them.
+template <class Scratch, class Body>
+void each_task(size_t num_tasks, const std::vector<Scratch>& work, const Body& body) {
+  const int threads = static_cast<int>(work.size());
+  std::atomic<size_t> next = 0;
+#pragma omp parallel num_threads(threads)
+  {
+    const Scratch& own = work[static_cast<size_t>(omp_get_thread_num())];
+    for (size_t task = next++; task < num_tasks; task = next++) body(task, own);
+  }
+}
 
 // Panels as rows of any type.
 void store_panels(const Kernels& kernels, const ColumnPanels& panels, int64_t rows, void* out,

@@ -26,6 +26,15 @@ SNUG_INLINE void unit_row(const void* x, int64_t begin, int64_t dim, float facto
   });
 }
 
+// A query or key as the form reads it.
+template <class T>
+SNUG_INLINE void key_row(StateForm form, const void* x, int64_t begin, int64_t dim, float factor,
+                         float* out) {
+  if (form == StateForm::Delta) return unit_row<T>(x, begin, dim, factor, out);
+  sweep(0, dim,
+        [&](int64_t i, auto lanes) { write<F32>(out, i, read<T>(x, begin + i, lanes), lanes); });
+}
+
 // With n = x r of length 1: dx = factor r (dy - n (dy · n)).
 template <class T>
 SNUG_INLINE void unit_row_backward(const void* x, int64_t begin, int64_t dim, float factor,
@@ -102,6 +111,30 @@ SNUG_INLINE void known_values(const float* state, const float* k, int64_t dk, in
   });
 }
 
+template <bool kHasX>
+SNUG_INLINE void score_gradients(const DeltaScoreGradients& a) {
+  sweep_score_row(a.decay, 0, [&](int64_t j, int64_t) { store_f(a.columns + j, F{}); });
+  for (int64_t i = 0; i < a.rows; ++i) {
+    F sum = {};
+    sweep_score_row(a.decay, i, [&](int64_t j, int64_t at) {
+      const F d = load_f(a.decay.data + at);
+      const F dp = load_f(a.dp.data + at);
+      F both = load_f(a.p.data + at) * dp;
+      if constexpr (kHasX) {
+        const F dx = load_f(a.dx.data + at);
+        both += load_f(a.x.data + at) * dx;
+        store_f(a.dx.data + at, below(d * dx, j, i));
+      }
+      const F m = below(both, j, i);
+      sum += m;
+      store_f(a.columns + j, load_f(a.columns + j) + m);
+      store_f(a.dp.data + at, below(d * dp, j, i + 1));
+    });
+    a.db[i] += sum_of_lanes(sum);
+  }
+  for (int64_t i = 0; i < a.rows; ++i) a.db[i] -= a.columns[i];
+}
+
 template <class T>
 SNUG_INLINE void step_head(const DeltaRuleStep& args, int64_t sequence, int64_t head, float* room) {
   const int64_t dk = args.key_dim, dv = args.value_dim;
@@ -109,17 +142,19 @@ SNUG_INLINE void step_head(const DeltaRuleStep& args, int64_t sequence, int64_t 
   const int64_t number = sequence * args.num_value_heads + head;
   float *q = room, *k = q + dk, *update = k + dk;
   const float scale = 1.f / __builtin_sqrtf(static_cast<float>(dk));
-  unit_row<T>(args.q, sequence * args.q_stride + key_head * dk, dk, scale, q);
-  unit_row<T>(args.k, sequence * args.k_stride + key_head * dk, dk, 1.f, k);
+  key_row<T>(args.form, args.q, sequence * args.q_stride + key_head * dk, dk, scale, q);
+  key_row<T>(args.form, args.k, sequence * args.k_stride + key_head * dk, dk, 1.f, k);
   float decays[kLanes];
   store_f(decays, exponential(broadcast(args.g[number])));
   const float decay = decays[0], beta = args.beta[number];
+  const float skip = args.skip != nullptr ? args.skip[head] : 0.f;
   float* state = args.states + number * dk * dv;
-  known_values(state, k, dk, dv, decay, update);
+  const bool is_delta = args.form == StateForm::Delta;
+  if (is_delta) known_values(state, k, dk, dv, decay, update);
   sweep(0, dv, [&](int64_t j, auto lanes) {
     const F v = read<T>(args.v, sequence * args.v_stride + head * dv + j, lanes);
-    const F u = beta * (v - read<F32>(update, j, lanes));
-    F sum = {};
+    const F u = beta * (is_delta ? v - read<F32>(update, j, lanes) : v);
+    F sum = skip * v;
     for (int64_t i = 0; i < dk; ++i) {
       const F s = decay * read<F32>(state, i * dv + j, lanes) + k[i] * u;
       write<F32>(state, i * dv + j, s, lanes);
@@ -196,22 +231,10 @@ void delta_substitute(const ScoreSquare& x, const float* beta, int64_t rows, con
 
 void delta_score_gradients(const DeltaScoreGradients& shared) {
   const DeltaScoreGradients a = shared;
-  sweep_score_row(a.decay, 0, [&](int64_t j, int64_t) { store_f(a.columns + j, F{}); });
-  for (int64_t i = 0; i < a.rows; ++i) {
-    F sum = {};
-    sweep_score_row(a.decay, i, [&](int64_t j, int64_t at) {
-      const F d = load_f(a.decay.data + at);
-      const F dp = load_f(a.dp.data + at), dx = load_f(a.dx.data + at);
-      const F both = load_f(a.p.data + at) * dp + load_f(a.x.data + at) * dx;
-      const F m = below(both, j, i);
-      sum += m;
-      store_f(a.columns + j, load_f(a.columns + j) + m);
-      store_f(a.dp.data + at, below(d * dp, j, i + 1));
-      store_f(a.dx.data + at, below(d * dx, j, i));
-    });
-    a.db[i] += sum_of_lanes(sum);
-  }
-  for (int64_t i = 0; i < a.rows; ++i) a.db[i] -= a.columns[i];
+  if (a.x.data != nullptr)
+    score_gradients<true>(a);
+  else
+    score_gradients<false>(a);
 }
 
 void delta_load_rows(const TypedRows& shared, const ColumnPanels& panels) {
@@ -242,6 +265,14 @@ void delta_scale_rows(const float* factors, const ColumnPanels& x, int64_t rows,
   clear_beyond(to, rows);
   sweep_panels(to, rows, [&](int64_t row, int64_t, int64_t at, auto lanes) {
     write<F32>(to.data, at, factors[row] * read<F32>(from.data, at, lanes), lanes);
+  });
+}
+
+void delta_add_panels(float factor, const ColumnPanels& x, int64_t rows, const ColumnPanels& sums) {
+  const ColumnPanels from = x, to = sums;
+  sweep_panels(to, rows, [&](int64_t, int64_t, int64_t at, auto lanes) {
+    write<F32>(to.data, at,
+               read<F32>(to.data, at, lanes) + factor * read<F32>(from.data, at, lanes), lanes);
   });
 }
 

@@ -196,7 +196,8 @@ SNUG_PER_ISA(void delta_decay_scores(const ScoreSquare& decay, const ScoreSquare
 SNUG_PER_ISA(void delta_substitute(const ScoreSquare& x, const float* beta, int64_t rows,
                                    const ScoreSquare& y))
 // dP = D * dP, dX = D * dX, and P * dP + X * dX (of the old ones, below the diagonal) added to db
-// by rows and taken from it by columns. `columns` has room for a row of scores.
+// by rows and taken from it by columns. `columns` has room for a row of scores. Without X, x.data
+// is null.
 struct DeltaScoreGradients {
   ScoreSquare decay, p, x, dp, dx;
   int64_t rows = 0;
@@ -211,6 +212,9 @@ SNUG_PER_ISA(void delta_residual(const TypedRows& v, const float* factors, const
 // out = factors * x; out may be x
 SNUG_PER_ISA(void delta_scale_rows(const float* factors, const ColumnPanels& x, int64_t rows,
                                    const ColumnPanels& out))
+// sums += factor * x
+SNUG_PER_ISA(void delta_add_panels(float factor, const ColumnPanels& x, int64_t rows,
+                                   const ColumnPanels& sums))
 // out[i] = x_i · y_i
 SNUG_PER_ISA(void delta_dot_rows(const ColumnPanels& x, const ColumnPanels& y, int64_t rows,
                                  float* out))

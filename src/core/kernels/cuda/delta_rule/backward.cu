@@ -4,7 +4,7 @@
 // block for each key head, whose value heads add to the gradients of q and k in their order.
 //
 // Bytes of a chunk of C tokens and a value head, T those of a type; with those of shared memory for
-// keys of 128:
+// keys of 128; a sum has no 4 C C of Y nor 4 C C of X, and reads V where E stands:
 //   scan_back: reads C (2 dk + dv) T + 8 C C, writes C dv T + 4 (C + dk) dv; shares 82688
 //   chunk_gradients: reads C (2 dk + dv) T + 8 (C + dk) dv + 8 C C, writes 2 C dk T; shares 92416
 // SPDX-License-Identifier: Apache-2.0
@@ -24,88 +24,79 @@ struct Back {
   T* dv;
 };
 
-constexpr int64_t back_floats(int64_t tokens, int64_t key_stride) {
-  return (3 + key_stride + tokens + 2 * kSlice) * tokens + key_stride * kSlice;
-}
-
-template <int C>
-struct BackShared {
-  __device__ explicit BackShared(int64_t key_stride)
-      : keys(dynamic_shared_floats()),
-        scores(keys + C * key_stride),
-        d_state(scores + C * C),
-        d_out(d_state + key_stride * kSlice),
-        scaled(d_out + C * kSlice),
-        gates(scaled + C * kSlice) {}
-  float *keys, *scores, *d_state, *d_out, *scaled, *gates;
-};
-
-// Z of a block's columns; the keys, P and dO are loaded. Leaves exp(b) dO and exp(b) dR.
-template <int C, class T>
-__device__ void solve_back(const Back<T>& a, const BackShared<C>& s, const Gates& gates,
+// Z of a block's columns and with it dV; the keys, P and dO are loaded. Leaves exp(b) dO, and of
+// the delta rule exp(b) dR.
+template <int C, StateForm kForm, class T>
+__device__ void solve_back(const Back<T>& a, const WalkShared<C>& s, const Gates& gates,
                            const Chunk& chunk, int64_t head, int64_t col) {
   constexpr int kRows = C / kWarps;
   const Layout& layout = a.in.layout;
   const int lane = lane_of(), first_row = kRows * warp_of();
+  float *d_out = s.one, *scaled = s.other;
+  const float skip = kForm == StateForm::Sum && a.in.skip != nullptr ? a.in.skip[head] : 0.f;
   float z[kRows][1] = {}, known[kRows][1] = {};
-  add_product(s.keys, layout.key_stride, s.d_state, kSlice, 1, layout.key_stride, z);
+  add_product(s.keys, layout.key_stride, s.state, kSlice, 1, layout.key_stride, z);
 #pragma unroll
   for (int r = 0; r < kRows; ++r) z[r][0] *= gates.to_end[first_row + r];
-  add_transposed(s.scores, C, s.d_out, kSlice, C, z);
+  add_transposed(s.scores, C, d_out, kSlice, C, z);
+  if constexpr (kForm == StateForm::Delta) {
 #pragma unroll
-  for (int r = 0; r < kRows; ++r)
-    s.scaled[(first_row + r) * kSlice + lane] = gates.beta[first_row + r] * z[r][0];
-  __syncthreads();
-  load_scores<C>(a.in.scratch.y + layout.square(chunk.slot, head), layout.chunk, chunk.count,
-                 s.scores);
-  __syncthreads();
-  add_transposed(s.scores, C, s.scaled, kSlice, C, known);
+    for (int r = 0; r < kRows; ++r)
+      scaled[(first_row + r) * kSlice + lane] = gates.beta[first_row + r] * z[r][0];
+    __syncthreads();
+    load_scores<C>(a.in.scratch.y + layout.square(chunk.slot, head), layout.chunk, chunk.count,
+                   s.scores);
+    __syncthreads();
+    add_transposed(s.scores, C, scaled, kSlice, C, known);
+  }
   __syncthreads();
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
     const int row = first_row + r;
     const float of_token = z[r][0] - known[r][0], dr = gates.beta[row] * of_token;
-    s.scaled[row * kSlice + lane] = gates.from_start[row] * dr;
-    s.d_out[row * kSlice + lane] *= gates.from_start[row];
+    float& of_out = d_out[row * kSlice + lane];
+    const float of_value = dr + skip * of_out;
+    scaled[row * kSlice + lane] = gates.from_start[row] * dr;
+    of_out *= gates.from_start[row];
     if (row >= chunk.count || col >= layout.value_dim) continue;
     const int64_t at = layout.gate(chunk.first + row, head) * layout.value_dim + col;
     a.in.scratch.z[at] = of_token;
-    a.dv[at] = from_float<T>(dr);
+    a.dv[at] = from_float<T>(of_value);
   }
 }
 
-template <int C, class T>
+template <int C, StateForm kForm, class T>
 __global__ void __launch_bounds__(kDeltaThreads) scan_back(Back<T> a) {
   const Layout& layout = a.in.layout;
   const Scratch& scratch = a.in.scratch;
   const int64_t document = blockIdx.x / layout.value_heads, head = blockIdx.x % layout.value_heads;
-  const int64_t key_head = head / layout.group(), dim = layout.key_dim;
+  const int64_t key_head = head / layout.group(), stride = layout.key_stride;
   const int64_t first_col = static_cast<int64_t>(blockIdx.y) * kSlice, col = first_col + lane_of();
-  const BackShared<C> s(layout.key_stride);
-  for (int64_t i = threadIdx.x; i < layout.key_stride * kSlice; i += kDeltaThreads)
-    s.d_state[i] = 0.f;
+  const WalkShared<C> s(stride);
+  for (int64_t i = threadIdx.x; i < stride * kSlice; i += kDeltaThreads) s.state[i] = 0.f;
   for (int64_t number = chunks_of(layout, document) - 1; number >= 0; --number) {
     const Chunk chunk = chunk_at(layout, document, number);
     __syncthreads();  // the chunk behind is done with what is loaded now
-    store_state(layout, s.d_state, first_col, scratch.d_states + layout.state(chunk.slot, head));
+    store_state(layout, s.state, first_col, scratch.d_states + layout.state(chunk.slot, head));
     const Gates gates = load_gates<C>(layout, scratch, a.in.beta, chunk, head, s.gates);
     load_scores<C>(scratch.p + layout.square(chunk.slot, head), layout.chunk, chunk.count,
                    s.scores);
-    load_unit_rows<C>(a.in.k + chunk.first * a.in.k_stride + key_head * dim, a.in.k_stride, dim,
-                      chunk.count, 1.f, s.keys, layout.key_stride);
+    load_keys<C, kForm>(a.in, chunk, key_head, s.keys, stride);
     load_slice(a.d_out + layout.gate(chunk.first, head) * layout.value_dim,
                layout.value_heads * layout.value_dim, first_col, layout.value_dim, chunk.count, C,
-               nullptr, s.d_out, kSlice);
+               nullptr, s.one, kSlice);
     __syncthreads();
-    solve_back(a, s, gates, chunk, head, col);
+    solve_back<C, kForm>(a, s, gates, chunk, head, col);
     __syncthreads();
-    advance_state(s.d_state, gates.from_start[chunk.count - 1], -1.f, s.keys, layout.key_stride,
-                  s.scaled, chunk.count);
+    float decay = gates.from_start[chunk.count - 1];
+    if constexpr (kForm == StateForm::Delta) {
+      advance_state(s.state, decay, -1.f, s.keys, stride, s.other, chunk.count);
+      decay = 1.f;
+      __syncthreads();
+    }
+    load_queries<C, kForm>(a.in, chunk, key_head, s.keys, stride);
     __syncthreads();
-    load_unit_rows<C>(a.in.q + chunk.first * a.in.q_stride + key_head * dim, a.in.q_stride, dim,
-                      chunk.count, 1.f / sqrtf(static_cast<float>(dim)), s.keys, layout.key_stride);
-    __syncthreads();
-    advance_state(s.d_state, 1.f, 1.f, s.keys, layout.key_stride, s.d_out, chunk.count);
+    advance_state(s.state, decay, 1.f, s.keys, stride, s.one, chunk.count);
   }
 }
 
@@ -116,7 +107,7 @@ struct Gradients {
   Inputs<T> in;
   const T* d_out;
   T *dq, *dk;
-  float *dg, *dbeta;
+  float *dg, *dbeta, *dskip;
 };
 
 // A block's tile of (C, kKeys), with keys of kKeys elements at most.
@@ -152,44 +143,64 @@ struct Place {
   int64_t head;
 };
 
-// What a product reads of (N, Hv, dv) and of (slots, Hv, dk, dv) floats.
+// Rows of dv elements.
 template <class T>
-__device__ const T* values_of(const Layout& layout, const T* values, const Place& place) {
-  return values + layout.gate(place.chunk.first, place.head) * layout.value_dim;
+struct Rows {
+  const T* data;
+  int64_t stride;
+};
+// Those of the place's tokens among (N, Hv, dv).
+template <class T>
+__device__ Rows<T> values_of(const Layout& layout, const T* values, const Place& place) {
+  return {values + layout.gate(place.chunk.first, place.head) * layout.value_dim,
+          layout.value_heads * layout.value_dim};
+}
+template <class T>
+__device__ Rows<T> v_of(const Inputs<T>& in, const Place& place) {
+  return {in.v + place.chunk.first * in.v_stride + place.head * in.layout.value_dim, in.v_stride};
+}
+template <StateForm kForm, class T>
+__device__ auto e_of(const Inputs<T>& in, const Place& place) {
+  if constexpr (kForm == StateForm::Delta)
+    return values_of<float>(in.layout, in.scratch.e, place);
+  else
+    return v_of(in, place);
 }
 
-// sums += values (times their factors) right', over all columns of values; `right` is (rows, dv).
-template <int C, int kCols, class T>
+// sums += values (times their factors) right', over all columns of values; `right` has rows as
+// well.
+template <int C, int kCols, class T, class U>
 __device__ void add_rows_by_rows(const Layout& layout, const GradientShared<C>& s, int count,
-                                 const T* values, const float* factors, const float* right,
-                                 int64_t right_stride, int64_t right_count,
-                                 const float* right_factors, float (&sums)[Tile<C>::kRows][kCols]) {
+                                 const Rows<T>& values, const float* factors, const Rows<U>& right,
+                                 int64_t right_count, const float* right_factors,
+                                 float (&sums)[Tile<C>::kRows][kCols]) {
   for (int64_t first = 0; first < layout.value_dim; first += kSlice) {
     __syncthreads();  // what was loaded before has been read
-    load_slice(values, layout.value_heads * layout.value_dim, first, layout.value_dim, count, C,
-               factors, s.left, kSlice);
-    load_slice(right, right_stride, first, layout.value_dim, right_count, 32 * kCols, right_factors,
-               s.right, Tile<C>::kStride);
+    load_slice(values.data, values.stride, first, layout.value_dim, count, C, factors, s.left,
+               kSlice);
+    load_slice(right.data, right.stride, first, layout.value_dim, right_count, 32 * kCols,
+               right_factors, s.right, Tile<C>::kStride);
     __syncthreads();
     add_product(s.left, kSlice, s.right, 1, Tile<C>::kStride, kSlice, sums);
   }
 }
 
 // D * dP and D * dX in shared memory, and what P and X say of db.
-template <int C, class T>
+template <int C, StateForm kForm, class T>
 __device__ void compute_scores(const Gradients<T>& a, const GradientShared<C>& s,
                                const Gates& gates, const Place& place) {
   using Of = Tile<C>;
   const Layout& layout = a.in.layout;
   const Scratch& scratch = a.in.scratch;
   const int count = place.chunk.count;
-  const int64_t row_stride = layout.value_heads * layout.value_dim;
-  const float* e = values_of(layout, scratch.e, place);
+  constexpr bool kSolves = kForm == StateForm::Delta;
+  const auto e = e_of<kForm>(a.in, place);
   float dp[Of::kRows][Of::kScoreCols] = {}, dx[Of::kRows][Of::kScoreCols] = {};
-  add_rows_by_rows(layout, s, count, values_of(layout, a.d_out, place), nullptr, e, row_stride,
-                   count, gates.beta, dp);
-  add_rows_by_rows(layout, s, count, values_of(layout, scratch.z, place), gates.beta, e, row_stride,
-                   count, gates.beta, dx);
+  add_rows_by_rows(layout, s, count, values_of(layout, a.d_out, place), nullptr, e, count,
+                   gates.beta, dp);
+  if constexpr (kSolves)
+    add_rows_by_rows(layout, s, count, values_of<float>(layout, scratch.z, place), gates.beta, e,
+                     count, gates.beta, dx);
   const int64_t square = layout.square(place.chunk.slot, place.head);
 #pragma unroll
   for (int r = 0; r < Of::kRows; ++r) {
@@ -201,7 +212,8 @@ __device__ void compute_scores(const Gradients<T>& a, const GradientShared<C>& s
       float of_both = 0.f;
       if (col < row && row < count) {
         const int64_t at = square + row * layout.chunk + col;
-        of_both = scratch.p[at] * dp[r][m] - scratch.x[at] * dx[r][m];
+        of_both = scratch.p[at] * dp[r][m];
+        if constexpr (kSolves) of_both -= scratch.x[at] * dx[r][m];
       }
       s.dp[row * C + col] = of_both;
       of_row += of_both;
@@ -225,7 +237,7 @@ __device__ void compute_scores(const Gradients<T>& a, const GradientShared<C>& s
       const float decay =
           is_before ? expf((s.high[row] - s.high[col]) + (s.low[row] - s.low[col])) : 0.f;
       s.dp[row * C + col] = decay * dp[r][m];
-      s.dx[row * C + col] = col < row ? -decay * dx[r][m] : 0.f;
+      if constexpr (kSolves) s.dx[row * C + col] = col < row ? -decay * dx[r][m] : 0.f;
     }
   }
 }
@@ -234,14 +246,15 @@ __device__ void compute_scores(const Gradients<T>& a, const GradientShared<C>& s
 // goes to `dots`.
 template <int C, class T>
 __device__ void add_through_states(const Layout& layout, const GradientShared<C>& s,
-                                   const Place& place, const T* values, const float* value_factors,
-                                   const float* states, const float* factors, float sign,
+                                   const Place& place, const Rows<T>& values,
+                                   const float* value_factors, const float* states,
+                                   const float* factors, float sign,
                                    float (&sums)[Tile<C>::kRows][Tile<C>::kCols], float* dots) {
   using Of = Tile<C>;
   float products[Of::kRows][Of::kCols] = {};
-  add_rows_by_rows(layout, s, place.chunk.count, values_of(layout, values, place), value_factors,
-                   states + layout.state(place.chunk.slot, place.head), layout.value_dim,
-                   layout.key_dim, nullptr, products);
+  const Rows<float> rows = {states + layout.state(place.chunk.slot, place.head), layout.value_dim};
+  add_rows_by_rows(layout, s, place.chunk.count, values, value_factors, rows, layout.key_dim,
+                   nullptr, products);
 #pragma unroll
   for (int r = 0; r < Of::kRows; ++r) {
     const int row = Of::kRows * warp_of() + r;
@@ -267,19 +280,16 @@ __device__ inline float state_dot(const Layout& layout, const Scratch& scratch, 
   return reduce_block(decay * sum, 0.f, Add{});
 }
 
-// dbeta_i = Z_i · E_i
-template <class T>
-__device__ void store_beta_gradients(const Gradients<T>& a, const Place& place) {
-  const Layout& layout = a.in.layout;
+// x_i · y_i for each token.
+template <class T, class U>
+__device__ void store_dots(const Layout& layout, const Place& place, const Rows<T>& x,
+                           const Rows<U>& y, float* to) {
   for (int row = warp_of(); row < place.chunk.count; row += kWarps) {
-    const int64_t token = layout.gate(place.chunk.first + row, place.head);
     float sum = 0.f;
-    for (int64_t j = lane_of(); j < layout.value_dim; j += 32) {
-      const int64_t at = token * layout.value_dim + j;
-      sum += a.in.scratch.z[at] * a.in.scratch.e[at];
-    }
+    for (int64_t j = lane_of(); j < layout.value_dim; j += 32)
+      sum += to_float(x.data[row * x.stride + j]) * to_float(y.data[row * y.stride + j]);
     sum = warp_sum(sum);
-    if (lane_of() == 0) a.dbeta[token] = sum;
+    if (lane_of() == 0) to[layout.gate(place.chunk.first + row, place.head)] = sum;
   }
 }
 
@@ -313,11 +323,12 @@ __device__ void load_head(const Gradients<T>& a, const GradientShared<C>& s, con
   }
 }
 
-// The gradient of a row of length `factor`: dx = factor r (dy - n (dy · n)) with n = x r.
-template <int C, class T>
-__device__ void store_unit_gradients(const Layout& layout, const Chunk& chunk, const T* x,
-                                     int64_t x_stride, float factor, int64_t key_head,
-                                     const float (&dy)[Tile<C>::kRows][Tile<C>::kCols], T* dx) {
+// The gradient of a row of length `factor`: dx = factor r (dy - n (dy · n)) with n = x r. Of a sum
+// dx = dy.
+template <int C, StateForm kForm, class T>
+__device__ void store_key_gradients(const Layout& layout, const Chunk& chunk, const T* x,
+                                    int64_t x_stride, float factor, int64_t key_head,
+                                    const float (&dy)[Tile<C>::kRows][Tile<C>::kCols], T* dx) {
   using Of = Tile<C>;
   const int64_t dim = layout.key_dim;
 #pragma unroll
@@ -326,88 +337,97 @@ __device__ void store_unit_gradients(const Layout& layout, const Chunk& chunk, c
     if (row >= chunk.count) continue;
     const T* from = x + (chunk.first + row) * x_stride + key_head * dim;
     T* to = dx + ((chunk.first + row) * layout.key_heads + key_head) * dim;
-    const float scale = inverse_length(from, dim);
-    float dot = 0.f;
+    float scale = 1.f, along = 0.f;
+    if constexpr (kForm == StateForm::Delta) {
+      const float length = inverse_length(from, dim);
+      float dot = 0.f;
 #pragma unroll
-    for (int m = 0; m < Of::kCols; ++m) {
-      const int64_t d = lane_of() + 32 * m;
-      if (d < dim) dot += dy[r][m] * to_float(from[d]);
+      for (int m = 0; m < Of::kCols; ++m) {
+        const int64_t d = lane_of() + 32 * m;
+        if (d < dim) dot += dy[r][m] * to_float(from[d]);
+      }
+      scale = factor * length, along = warp_sum(dot) * length * length;
     }
-    const float along = warp_sum(dot) * scale * scale;
 #pragma unroll
     for (int m = 0; m < Of::kCols; ++m) {
       const int64_t d = lane_of() + 32 * m;
-      if (d < dim) to[d] = from_float<T>(factor * scale * (dy[r][m] - to_float(from[d]) * along));
+      if (d < dim) to[d] = from_float<T>(scale * (dy[r][m] - to_float(from[d]) * along));
     }
   }
 }
 
-template <int C, class T>
+template <int C, StateForm kForm, class T>
 __global__ void __launch_bounds__(kDeltaThreads, 1) chunk_gradients(Gradients<T> a) {
   using Of = Tile<C>;
+  constexpr bool kSolves = kForm == StateForm::Delta;
   const Layout& layout = a.in.layout;
   const Scratch& scratch = a.in.scratch;
   const int64_t document = blockIdx.x / layout.most_chunks,
                 number = blockIdx.x % layout.most_chunks;
-  const int64_t key_head = blockIdx.y, dim = layout.key_dim;
+  const int64_t key_head = blockIdx.y;
   if (number >= chunks_of(layout, document)) return;
   const Chunk chunk = chunk_at(layout, document, number);
   const GradientShared<C> s;
-  const float query_factor = 1.f / sqrtf(static_cast<float>(dim));
   float dq[Of::kRows][Of::kCols] = {}, dk[Of::kRows][Of::kCols] = {};
   for (int64_t i = 0; i < layout.group(); ++i) {
     const Place place = {chunk, key_head * layout.group() + i};
+    const auto d_out = values_of(layout, a.d_out, place);
+    const auto z = values_of<float>(layout, scratch.z, place);
+    const auto e = e_of<kForm>(a.in, place);
     const Gates gates = load_gates<C>(layout, scratch, a.in.beta, chunk, place.head, s.gates);
     load_head(a, s, place);
-    compute_scores(a, s, gates, place);
-    load_unit_rows<C>(a.in.q + chunk.first * a.in.q_stride + key_head * dim, a.in.q_stride, dim,
-                      chunk.count, query_factor, s.keys, Of::kKeys);
-    add_through_states(layout, s, place, a.d_out, static_cast<const float*>(nullptr),
-                       scratch.states, gates.from_start, 1.f, dq, s.late);
+    compute_scores<C, kForm>(a, s, gates, place);
+    load_queries<C, kForm>(a.in, chunk, key_head, s.keys, Of::kKeys);
+    add_through_states(layout, s, place, d_out, nullptr, scratch.states, gates.from_start, 1.f, dq,
+                       s.late);
     add_dots(s);
     add_transposed(s.dp, C, s.keys, Of::kKeys, C, dk);
     __syncthreads();
-    load_unit_rows<C>(a.in.k + chunk.first * a.in.k_stride + key_head * dim, a.in.k_stride, dim,
-                      chunk.count, 1.f, s.keys, Of::kKeys);
-    add_through_states(layout, s, place, scratch.z, gates.beta, scratch.states, gates.from_start,
-                       -1.f, dk, s.late);
-    add_dots(s);
-    add_through_states(layout, s, place, scratch.e, gates.beta, scratch.d_states, gates.to_end, 1.f,
-                       dk, s.late);
+    load_keys<C, kForm>(a.in, chunk, key_head, s.keys, Of::kKeys);
+    if constexpr (kSolves) {
+      add_through_states(layout, s, place, z, gates.beta, scratch.states, gates.from_start, -1.f,
+                         dk, s.late);
+      add_dots(s);
+    }
+    add_through_states(layout, s, place, e, gates.beta, scratch.d_states, gates.to_end, 1.f, dk,
+                       s.late);
     add_product(s.dp, C, s.keys, Of::kKeys, 1, C, dq);
-    add_product(s.dx, C, s.keys, Of::kKeys, 1, C, dk);
-    add_transposed(s.dx, C, s.keys, Of::kKeys, C, dk);
-    store_beta_gradients(a, place);
+    if constexpr (kSolves) {
+      add_product(s.dx, C, s.keys, Of::kKeys, 1, C, dk);
+      add_transposed(s.dx, C, s.keys, Of::kKeys, C, dk);
+    }
+    store_dots(layout, place, z, e, a.dbeta);
+    if (a.in.skip != nullptr) store_dots(layout, place, d_out, v_of(a.in, place), a.dskip);
     // The sum over the block is a barrier: behind it all warps' db and late are there, and nobody
     // reads the gates any more.
     const float of_state = state_dot(layout, scratch, place, gates.from_start[chunk.count - 1]);
     if (threadIdx.x == 0) store_decay_gradients(a, s, place, of_state);
   }
-  store_unit_gradients<C>(layout, chunk, a.in.q, a.in.q_stride, query_factor, key_head, dq, a.dq);
-  store_unit_gradients<C>(layout, chunk, a.in.k, a.in.k_stride, 1.f, key_head, dk, a.dk);
+  store_key_gradients<C, kForm>(layout, chunk, a.in.q, a.in.q_stride, query_factor(layout.key_dim),
+                                key_head, dq, a.dq);
+  store_key_gradients<C, kForm>(layout, chunk, a.in.k, a.in.k_stride, 1.f, key_head, dk, a.dk);
 }
 
-template <int C, class T>
+template <int C, StateForm kForm, class T>
 void launch_gradients(const DeltaRuleBackward& args, const Scratch& scratch, cudaStream_t stream) {
   const DeltaRuleSizes& sizes = args.forward.sizes;
   const Layout layout = layout_of(sizes, args.forward.cu_seqlens);
   const Inputs<T> in = inputs_of<T>(args.forward, scratch);
   const auto* d_out = static_cast<const T*>(args.d_out);
   const Back<T> back = {in, d_out, static_cast<T*>(args.dv)};
-  launch("delta_rule_backward/scan_back", scan_back<C, T>,
+  launch("delta_rule_backward/scan_back", scan_back<C, kForm, T>,
          {sizes.num_documents * sizes.num_value_heads, blocks_for(sizes.value_dim, kSlice)},
-         kDeltaThreads, 4 * back_floats(C, layout.key_stride), stream, back);
+         kDeltaThreads, 4 * walk_floats(C, layout.key_stride), stream, back);
   const Gradients<T> gradients = {
-      in, d_out, static_cast<T*>(args.dq), static_cast<T*>(args.dk), args.dg, args.dbeta};
-  launch("delta_rule_backward/chunk_gradients", chunk_gradients<C, T>,
+      in,         d_out,     static_cast<T*>(args.dq), static_cast<T*>(args.dk), args.dg,
+      args.dbeta, args.dskip};
+  launch("delta_rule_backward/chunk_gradients", chunk_gradients<C, kForm, T>,
          {sizes.num_documents * layout.most_chunks, sizes.num_key_heads}, kDeltaThreads,
          4 * Tile<C>::kFloats, stream, gradients);
 }
 
 static_assert(4 * Tile<64>::kFloats + kReductionBytes <= kMostSharedBytes);
 static_assert(4 * Tile<32>::kFloats + kReductionBytes <= kMostSharedBytes);
-static_assert(4 * back_floats(64, 128) <= kMostSharedBytes);
-static_assert(4 * back_floats(32, kMostKeyDim) <= kMostSharedBytes);
 
 }  // namespace
 }  // namespace delta
@@ -427,8 +447,9 @@ void delta_rule_backward(const DeltaRuleBackward& args, void* workspace, cudaStr
       delta::carve(forward.sizes, delta::Pass::Backward, workspace, &bytes);
   delta::launch_scan(forward, scratch, "delta_rule_backward/chunk_scores",
                      "delta_rule_backward/scan_chunks", stream);
-  delta::with_chunks(forward.sizes, [&](auto tokens, auto type) {
-    delta::launch_gradients<decltype(tokens)::value, decltype(type)>(args, scratch, stream);
+  delta::with_chunks(forward.sizes, [&](auto tokens, auto form, auto type) {
+    delta::launch_gradients<decltype(tokens)::value, decltype(form)::value, decltype(type)>(
+        args, scratch, stream);
   });
 }
 

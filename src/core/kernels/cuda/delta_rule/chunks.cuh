@@ -1,5 +1,6 @@
-// What the kernels of the gated delta rule share: where chunks and their scratch lie, how a block
-// loads them, and its products. See core/kernels/delta_rule.h for the names.
+// What the kernels of the gated delta rule and of Mamba 2's scan share: where chunks and their
+// scratch lie, how a block loads them, and its products. See core/kernels/delta_rule.h for the
+// names.
 //
 // A block has 8 warps. In a product a warp has the rows from kRows * warp on, and its lanes
 // neighbouring columns: an element of the left operand then serves a whole warp, four at a time,
@@ -23,7 +24,7 @@ struct Inputs {
   Layout layout;
   const T *q, *k, *v;
   int64_t q_stride, k_stride, v_stride;
-  const float *g, *beta;
+  const float *g, *beta, *skip;
   Scratch scratch;
 };
 
@@ -89,16 +90,38 @@ __device__ float inverse_length(const T* row, int64_t dim) {
   return 1.f / sqrtf(warp_sum(squares) + kDeltaRuleEps);
 }
 
-// Rows of length `factor`, `stride` apart in shared memory; zeros beyond. `x`: the first token's.
-template <int C, class T>
-__device__ void load_unit_rows(const T* x, int64_t x_stride, int64_t dim, int count, float factor,
-                               float* out, int64_t stride) {
+// What a row of q or k is multiplied by: to have length `factor`, or nothing.
+template <StateForm kForm, class T>
+__device__ float key_scale(const T* row, int64_t dim, float factor) {
+  if constexpr (kForm == StateForm::Sum) return 1.f;
+  return factor * inverse_length(row, dim);
+}
+__device__ inline float query_factor(int64_t dim) { return 1.f / sqrtf(static_cast<float>(dim)); }
+
+// A chunk's rows of q or k as the form reads them, `stride` apart in shared memory; zeros beyond.
+template <int C, StateForm kForm, class T>
+__device__ void load_key_rows(const T* x, int64_t x_stride, int64_t dim, int count, float factor,
+                              float* out, int64_t stride) {
   for (int row = warp_of(); row < C; row += kWarps) {
     const T* from = x + row * x_stride;
-    const float scale = row < count ? factor * inverse_length(from, dim) : 0.f;
+    const float scale = row < count ? key_scale<kForm>(from, dim, factor) : 0.f;
     for (int64_t d = lane_of(); d < stride; d += 32)
       out[row * stride + d] = row < count && d < dim ? to_float(from[d]) * scale : 0.f;
   }
+}
+template <int C, StateForm kForm, class T>
+__device__ void load_queries(const Inputs<T>& a, const Chunk& chunk, int64_t key_head, float* out,
+                             int64_t stride) {
+  const int64_t dim = a.layout.key_dim;
+  load_key_rows<C, kForm>(a.q + chunk.first * a.q_stride + key_head * dim, a.q_stride, dim,
+                          chunk.count, query_factor(dim), out, stride);
+}
+template <int C, StateForm kForm, class T>
+__device__ void load_keys(const Inputs<T>& a, const Chunk& chunk, int64_t key_head, float* out,
+                          int64_t stride) {
+  const int64_t dim = a.layout.key_dim;
+  load_key_rows<C, kForm>(a.k + chunk.first * a.k_stride + key_head * dim, a.k_stride, dim,
+                          chunk.count, 1.f, out, stride);
 }
 
 // Columns [first, first + kSlice) of rows, `stride` apart in shared memory, times their factors;
@@ -125,6 +148,25 @@ __device__ void load_scores(const float* scores, int64_t chunk, int count, float
     out[i] = row < count && col < count ? scores[row * chunk + col] : 0.f;
   }
 }
+
+// Shared memory of a block that walks a document's chunks with its slice of a state, or of the
+// state's gradient, from the first or from the last.
+constexpr int64_t walk_floats(int64_t tokens, int64_t key_stride) {
+  return (3 + key_stride + tokens + 2 * kSlice) * tokens + key_stride * kSlice;
+}
+template <int C>
+struct WalkShared {
+  __device__ explicit WalkShared(int64_t key_stride)
+      : keys(dynamic_shared_floats()),
+        scores(keys + C * key_stride),
+        state(scores + C * C),
+        one(state + key_stride * kSlice),
+        other(one + C * kSlice),
+        gates(other + C * kSlice) {}
+  float *keys, *scores, *state;
+  float *one, *other;  // (C, kSlice)
+  float* gates;
+};
 
 __device__ inline Four<float> four_at(const float* x) {
   return *reinterpret_cast<const Four<float>*>(x);

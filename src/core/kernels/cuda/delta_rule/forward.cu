@@ -3,7 +3,7 @@
 // backward launches the same two, and then keeps what the states were and E. Columns of a state do
 // not meet, so that no block waits for another.
 // Bytes of a chunk of C tokens and a value head, T those of a type; with those of shared memory for
-// keys of 128:
+// keys of 128; a sum reads and writes no Y and X, 4 C C each:
 //   chunk_scores: reads 2 C dk T, writes 8 C (C + 1), in a backward 4 C C more; shares 66560
 //   scan_chunks: reads C (2 dk + dv) T + 8 C C, writes C dv T or 4 (C + dk) dv; shares 82688
 //   single_step: reads 4 dk dv, writes 4 dk dv
@@ -75,8 +75,9 @@ constexpr int64_t scores_floats(int64_t tokens, int64_t key_stride) {
   return 3 * tokens + tokens * (key_stride + 1) + (queries > squares ? queries : squares);
 }
 
-template <int C, class T>
+template <int C, StateForm kForm, class T>
 __global__ void __launch_bounds__(kDeltaThreads, 1) chunk_scores(Inputs<T> a) {
+  constexpr bool kSolves = kForm == StateForm::Delta;
   constexpr int kRows = C / kWarps, kCols = C / 32;
   const Layout& layout = a.layout;
   const int64_t document = blockIdx.x / layout.most_chunks,
@@ -84,7 +85,7 @@ __global__ void __launch_bounds__(kDeltaThreads, 1) chunk_scores(Inputs<T> a) {
   const int64_t head = blockIdx.y, key_head = head / layout.group();
   if (number >= chunks_of(layout, document)) return;
   const Chunk chunk = chunk_at(layout, document, number);
-  const int64_t dim = layout.key_dim, stride = layout.key_stride;
+  const int64_t stride = layout.key_stride;
 
   float* high = dynamic_shared_floats();
   float *low = high + C, *beta = low + C;
@@ -92,19 +93,18 @@ __global__ void __launch_bounds__(kDeltaThreads, 1) chunk_scores(Inputs<T> a) {
   const int64_t queries = C * stride, squares = 2 * C * C;
   float* k = q + (queries > squares ? queries : squares);  // (C, stride + 1): no bank twice
   sum_gates(a, chunk, head, high, low);
-  for (int i = static_cast<int>(threadIdx.x); i < chunk.count; i += kDeltaThreads)
-    beta[i] = a.beta[layout.gate(chunk.first + i, head)];
-  load_unit_rows<C>(a.k + chunk.first * a.k_stride + key_head * dim, a.k_stride, dim, chunk.count,
-                    1.f, k, stride + 1);
-  // The keys as left operand first, which is read four elements at a time.
-  load_unit_rows<C>(a.k + chunk.first * a.k_stride + key_head * dim, a.k_stride, dim, chunk.count,
-                    1.f, q, stride);
-  __syncthreads();
+  load_keys<C, kForm>(a, chunk, key_head, k, stride + 1);
   float kk[kRows][kCols] = {}, qk[kRows][kCols] = {};
-  add_product(q, stride, k, 1, stride + 1, stride, kk);
-  __syncthreads();
-  load_unit_rows<C>(a.q + chunk.first * a.q_stride + key_head * dim, a.q_stride, dim, chunk.count,
-                    1.f / sqrtf(static_cast<float>(dim)), q, stride);
+  if constexpr (kSolves) {
+    for (int i = static_cast<int>(threadIdx.x); i < chunk.count; i += kDeltaThreads)
+      beta[i] = a.beta[layout.gate(chunk.first + i, head)];
+    // The keys as left operand first, which is read four elements at a time.
+    load_keys<C, kForm>(a, chunk, key_head, q, stride);
+    __syncthreads();
+    add_product(q, stride, k, 1, stride + 1, stride, kk);
+    __syncthreads();
+  }
+  load_queries<C, kForm>(a, chunk, key_head, q, stride);
   __syncthreads();
   add_product(q, stride, k, 1, stride + 1, stride, qk);
   __syncthreads();
@@ -116,18 +116,20 @@ __global__ void __launch_bounds__(kDeltaThreads, 1) chunk_scores(Inputs<T> a) {
       const int row = kRows * warp_of() + r, col = lane_of() + 32 * m;
       const bool is_before = col <= row && row < chunk.count;
       const float decay = is_before ? expf((high[row] - high[col]) + (low[row] - low[col])) : 0.f;
-      x[row * C + col] = col < row && is_before ? decay * kk[r][m] : 0.f;
+      if constexpr (kSolves) x[row * C + col] = col < row && is_before ? decay * kk[r][m] : 0.f;
       if (row < chunk.count && col < chunk.count)
         a.scratch.p[layout.square(chunk.slot, head) + row * layout.chunk + col] =
             is_before ? decay * qk[r][m] : 0.f;
     }
   }
-  __syncthreads();
-  substitute<C>(x, beta, chunk.count, y);
-  __syncthreads();
-  const int64_t square = layout.square(chunk.slot, head);
-  store_scores<C>(y, layout.chunk, chunk.count, a.scratch.y + square);
-  if (a.scratch.x != nullptr) store_scores<C>(x, layout.chunk, chunk.count, a.scratch.x + square);
+  if constexpr (kSolves) {
+    __syncthreads();
+    substitute<C>(x, beta, chunk.count, y);
+    __syncthreads();
+    const int64_t square = layout.square(chunk.slot, head);
+    store_scores<C>(y, layout.chunk, chunk.count, a.scratch.y + square);
+    if (a.scratch.x != nullptr) store_scores<C>(x, layout.chunk, chunk.count, a.scratch.x + square);
+  }
 }
 
 // --- The states
@@ -137,22 +139,6 @@ struct Scan {
   Inputs<T> in;
   T* out;               // null in a backward
   float* final_states;  // or null
-};
-
-constexpr int64_t scan_floats(int64_t tokens, int64_t key_stride) {
-  return (3 + key_stride + tokens + 2 * kSlice) * tokens + key_stride * kSlice;
-}
-
-template <int C>
-struct ScanShared {
-  __device__ explicit ScanShared(int64_t key_stride)
-      : keys(dynamic_shared_floats()),
-        scores(keys + C * key_stride),
-        state(scores + C * C),
-        one(state + key_stride * kSlice),
-        other(one + C * kSlice),
-        gates(other + C * kSlice) {}
-  float *keys, *scores, *state, *one, *other, *gates;
 };
 
 // Columns of a chunk's values in a thread: kRows rows of one column.
@@ -167,46 +153,53 @@ __device__ void each_row(const Body& body) {
   for (int r = 0; r < kRows; ++r) body(r, kRows * warp_of() + r);
 }
 
-// E of a block's columns from the state before the chunk; the keys are loaded. Leaves beta E in
-// `one` and exp(B - b) beta E in `other`.
+// V of a block's columns.
 template <int C, class T>
-__device__ void solve(const Scan<T>& a, const ScanShared<C>& s, const Gates& gates,
-                      const Chunk& chunk, int64_t head, int64_t col) {
-  constexpr int kRows = C / kWarps;
-  const Layout& layout = a.in.layout;
-  const int lane = lane_of();
-  Column<kRows> e = {};
-  add_product(s.keys, layout.key_stride, s.state, kSlice, 1, layout.key_stride, e.values);
-  each_row<kRows>([&](int r, int row) {
-    const bool exists = row < chunk.count && col < layout.value_dim;
-    const int64_t at = (chunk.first + row) * a.in.v_stride + head * layout.value_dim + col;
-    const float v = exists ? to_float(a.in.v[at]) : 0.f;
-    e.values[r][0] = v - gates.from_start[row] * e.values[r][0];
-    s.one[row * kSlice + lane] = gates.beta[row] * e.values[r][0];
+__device__ Column<C / kWarps> load_values(const Scan<T>& a, const Chunk& chunk, int64_t head,
+                                          int64_t col) {
+  Column<C / kWarps> v;
+  each_row<C / kWarps>([&](int r, int row) {
+    const bool exists = row < chunk.count && col < a.in.layout.value_dim;
+    const int64_t at = (chunk.first + row) * a.in.v_stride + head * a.in.layout.value_dim + col;
+    v.values[r][0] = exists ? to_float(a.in.v[at]) : 0.f;
   });
-  __syncthreads();
-  Column<kRows> known = {};
-  add_product(s.scores, C, s.one, kSlice, 1, C, known.values);
-  __syncthreads();
-  each_row<kRows>([&](int r, int row) {
-    const float element = e.values[r][0] - known.values[r][0];
-    const float update = gates.beta[row] * element;
-    s.one[row * kSlice + lane] = update;
-    s.other[row * kSlice + lane] = gates.to_end[row] * update;
-    if (a.in.scratch.e != nullptr && row < chunk.count && col < layout.value_dim)
-      a.in.scratch.e[layout.gate(chunk.first + row, head) * layout.value_dim + col] = element;
-  });
+  return v;
 }
 
+// E of a block's columns from the state before the chunk; the keys and Y are loaded.
 template <int C, class T>
+__device__ Column<C / kWarps> solve(const Scan<T>& a, const WalkShared<C>& s, const Gates& gates,
+                                    const Chunk& chunk, int64_t head, int64_t col) {
+  constexpr int kRows = C / kWarps;
+  const Layout& layout = a.in.layout;
+  Column<kRows> known = {}, e = load_values<C>(a, chunk, head, col), of_chunk = {};
+  add_product(s.keys, layout.key_stride, s.state, kSlice, 1, layout.key_stride, known.values);
+  each_row<kRows>([&](int r, int row) {
+    e.values[r][0] -= gates.from_start[row] * known.values[r][0];
+    s.one[row * kSlice + lane_of()] = gates.beta[row] * e.values[r][0];
+  });
+  __syncthreads();
+  add_product(s.scores, C, s.one, kSlice, 1, C, of_chunk.values);
+  __syncthreads();
+  each_row<kRows>([&](int r, int row) {
+    e.values[r][0] -= of_chunk.values[r][0];
+    if (a.in.scratch.e != nullptr && row < chunk.count && col < layout.value_dim)
+      a.in.scratch.e[layout.gate(chunk.first + row, head) * layout.value_dim + col] =
+          e.values[r][0];
+  });
+  return e;
+}
+
+template <int C, StateForm kForm, class T>
 __global__ void __launch_bounds__(kDeltaThreads, 1) scan_chunks(Scan<T> a) {
   constexpr int kRows = C / kWarps;
   const Layout& layout = a.in.layout;
   const Scratch& scratch = a.in.scratch;
   const int64_t document = blockIdx.x / layout.value_heads, head = blockIdx.x % layout.value_heads;
-  const int64_t key_head = head / layout.group(), dim = layout.key_dim;
+  const int64_t key_head = head / layout.group();
   const int64_t first_col = static_cast<int64_t>(blockIdx.y) * kSlice, col = first_col + lane_of();
-  const ScanShared<C> s(layout.key_stride);
+  const float skip = kForm == StateForm::Sum && a.in.skip != nullptr ? a.in.skip[head] : 0.f;
+  const WalkShared<C> s(layout.key_stride);
   for (int64_t i = threadIdx.x; i < layout.key_stride * kSlice; i += kDeltaThreads)
     s.state[i] = 0.f;
   const int64_t chunks = chunks_of(layout, document);
@@ -215,26 +208,35 @@ __global__ void __launch_bounds__(kDeltaThreads, 1) scan_chunks(Scan<T> a) {
     const int64_t square = layout.square(chunk.slot, head);
     __syncthreads();  // the chunk before is done with what is loaded now
     const Gates gates = load_gates<C>(layout, scratch, a.in.beta, chunk, head, s.gates);
-    load_scores<C>(scratch.y + square, layout.chunk, chunk.count, s.scores);
+    if constexpr (kForm == StateForm::Delta)
+      load_scores<C>(scratch.y + square, layout.chunk, chunk.count, s.scores);
     if (scratch.states != nullptr)
       store_state(layout, s.state, first_col, scratch.states + layout.state(chunk.slot, head));
     Column<kRows> out = {};
     if (a.out != nullptr) {
-      load_unit_rows<C>(a.in.q + chunk.first * a.in.q_stride + key_head * dim, a.in.q_stride, dim,
-                        chunk.count, 1.f / sqrtf(static_cast<float>(dim)), s.keys,
-                        layout.key_stride);
+      load_queries<C, kForm>(a.in, chunk, key_head, s.keys, layout.key_stride);
       __syncthreads();
       add_product(s.keys, layout.key_stride, s.state, kSlice, 1, layout.key_stride, out.values);
       __syncthreads();
     }
-    load_unit_rows<C>(a.in.k + chunk.first * a.in.k_stride + key_head * dim, a.in.k_stride, dim,
-                      chunk.count, 1.f, s.keys, layout.key_stride);
+    load_keys<C, kForm>(a.in, chunk, key_head, s.keys, layout.key_stride);
     __syncthreads();
-    solve(a, s, gates, chunk, head, col);
+    Column<kRows> e;
+    if constexpr (kForm == StateForm::Delta)
+      e = solve<C>(a, s, gates, chunk, head, col);
+    else
+      e = load_values<C>(a, chunk, head, col);
+    each_row<kRows>([&](int r, int row) {
+      const float update = gates.beta[row] * e.values[r][0];
+      s.one[row * kSlice + lane_of()] = update;
+      s.other[row * kSlice + lane_of()] = gates.to_end[row] * update;
+    });
     if (a.out != nullptr) load_scores<C>(scratch.p + square, layout.chunk, chunk.count, s.scores);
     __syncthreads();
     if (a.out != nullptr) {
-      each_row<kRows>([&](int r, int row) { out.values[r][0] *= gates.from_start[row]; });
+      each_row<kRows>([&](int r, int row) {
+        out.values[r][0] = gates.from_start[row] * out.values[r][0] + skip * e.values[r][0];
+      });
       add_product(s.scores, C, s.one, kSlice, 1, C, out.values);
       each_row<kRows>([&](int r, int row) {
         if (row >= chunk.count || col >= layout.value_dim) return;
@@ -256,13 +258,13 @@ template <class T>
 struct Step {
   const T *q, *k, *v;
   int64_t q_stride, k_stride, v_stride;
-  const float *g, *beta;
+  const float *g, *beta, *skip;
   float* states;
   T* out;
   int64_t key_heads, value_heads, key_dim, value_dim;
 };
 
-template <class T>
+template <StateForm kForm, class T>
 __global__ void __launch_bounds__(kDeltaThreads) single_step(Step<T> a) {
   const int64_t number = blockIdx.x;
   const int64_t sequence = number / a.value_heads, head = number % a.value_heads;
@@ -270,18 +272,20 @@ __global__ void __launch_bounds__(kDeltaThreads) single_step(Step<T> a) {
   float *q = dynamic_shared_floats(), *k = q + dim;
   if (warp_of() < 2) {
     const T* from = warp_of() == 0 ? a.q + sequence * a.q_stride : a.k + sequence * a.k_stride;
-    const float factor = warp_of() == 0 ? 1.f / sqrtf(static_cast<float>(dim)) : 1.f;
-    const float scale = factor * inverse_length(from + key_head * dim, dim);
+    const float factor = warp_of() == 0 ? query_factor(dim) : 1.f;
+    const float scale = key_scale<kForm>(from + key_head * dim, dim, factor);
     for (int64_t d = lane_of(); d < dim; d += 32)
       (warp_of() == 0 ? q : k)[d] = to_float(from[key_head * dim + d]) * scale;
   }
   __syncthreads();
   const float decay = expf(a.g[number]), beta = a.beta[number];
+  const float skip = a.skip != nullptr ? a.skip[head] : 0.f;
   float* state = a.states + number * dim * a.value_dim;
   for (int64_t j = threadIdx.x; j < a.value_dim; j += kDeltaThreads) {
-    float known = 0.f, sum = 0.f;
-    for (int64_t d = 0; d < dim; ++d) known += k[d] * state[d * a.value_dim + j];
     const float v = to_float(a.v[sequence * a.v_stride + head * a.value_dim + j]);
+    float known = 0.f, sum = skip * v;
+    if constexpr (kForm == StateForm::Delta)
+      for (int64_t d = 0; d < dim; ++d) known += k[d] * state[d * a.value_dim + j];
     const float update = beta * (v - decay * known);
     for (int64_t d = 0; d < dim; ++d) {
       const float s = decay * state[d * a.value_dim + j] + k[d] * update;
@@ -294,23 +298,23 @@ __global__ void __launch_bounds__(kDeltaThreads) single_step(Step<T> a) {
 
 static_assert(4 * scores_floats(64, 128) <= kMostSharedBytes);
 static_assert(4 * scores_floats(32, kMostKeyDim) <= kMostSharedBytes);
-static_assert(4 * scan_floats(64, 128) <= kMostSharedBytes);
-static_assert(4 * scan_floats(32, kMostKeyDim) <= kMostSharedBytes);
+static_assert(4 * walk_floats(64, 128) <= kMostSharedBytes);
+static_assert(4 * walk_floats(32, kMostKeyDim) <= kMostSharedBytes);
 
-template <int C, class T>
+template <int C, StateForm kForm, class T>
 void launch_chunks(const DeltaRuleForward& args, const Scratch& scratch, const char* scores_name,
                    const char* scan_name, cudaStream_t stream) {
   const DeltaRuleSizes& sizes = args.sizes;
   const Layout layout = layout_of(sizes, args.cu_seqlens);
   const Inputs<T> in = inputs_of<T>(args, scratch);
   if (layout.most_chunks > 0)
-    launch(scores_name, chunk_scores<C, T>,
+    launch(scores_name, chunk_scores<C, kForm, T>,
            {sizes.num_documents * layout.most_chunks, sizes.num_value_heads}, kDeltaThreads,
            4 * scores_floats(C, layout.key_stride), stream, in);
   const Scan<T> scan = {in, static_cast<T*>(args.out), args.final_states};
-  launch(scan_name, scan_chunks<C, T>,
+  launch(scan_name, scan_chunks<C, kForm, T>,
          {sizes.num_documents * sizes.num_value_heads, blocks_for(sizes.value_dim, kSlice)},
-         kDeltaThreads, 4 * scan_floats(C, layout.key_stride), stream, scan);
+         kDeltaThreads, 4 * walk_floats(C, layout.key_stride), stream, scan);
 }
 
 }  // namespace
@@ -323,9 +327,9 @@ void check_sizes(const DeltaRuleSizes& sizes) {
 
 void launch_scan(const DeltaRuleForward& args, const Scratch& scratch, const char* scores_name,
                  const char* scan_name, cudaStream_t stream) {
-  with_chunks(args.sizes, [&](auto tokens, auto type) {
-    launch_chunks<decltype(tokens)::value, decltype(type)>(args, scratch, scores_name, scan_name,
-                                                           stream);
+  with_chunks(args.sizes, [&](auto tokens, auto form, auto type) {
+    launch_chunks<decltype(tokens)::value, decltype(form)::value, decltype(type)>(
+        args, scratch, scores_name, scan_name, stream);
   });
 }
 
@@ -347,7 +351,7 @@ void delta_rule_forward(const DeltaRuleForward& args, void* workspace, cudaStrea
 void delta_rule_step(const DeltaRuleStep& args, cudaStream_t stream) {
   const int64_t blocks = args.num_sequences * args.num_value_heads;
   if (blocks == 0) return;
-  with_type(args.type, [&](auto type) {
+  delta::with_form(args.form, args.type, [&](auto form, auto type) {
     using T = decltype(type);
     const delta::Step<T> step = {static_cast<const T*>(args.q),
                                  static_cast<const T*>(args.k),
@@ -357,14 +361,15 @@ void delta_rule_step(const DeltaRuleStep& args, cudaStream_t stream) {
                                  args.v_stride,
                                  args.g,
                                  args.beta,
+                                 args.skip,
                                  args.states,
                                  static_cast<T*>(args.out),
                                  args.num_key_heads,
                                  args.num_value_heads,
                                  args.key_dim,
                                  args.value_dim};
-    launch("delta_rule_step", delta::single_step<T>, blocks, delta::kDeltaThreads, 8 * args.key_dim,
-           stream, step);
+    launch("delta_rule_step", delta::single_step<decltype(form)::value, T>, blocks,
+           delta::kDeltaThreads, 8 * args.key_dim, stream, step);
   });
 }
 

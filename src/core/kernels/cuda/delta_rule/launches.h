@@ -27,17 +27,29 @@ Inputs<T> inputs_of(const DeltaRuleForward& args, const Scratch& scratch) {
           args.v_stride,
           args.g,
           args.beta,
+          args.skip,
           scratch};
 }
 
-// body(most tokens of a chunk, as a type; T{})
+// body(the form, as a type; T{})
+template <class Body>
+void with_form(StateForm form, Scalar type, const Body& body) {
+  with_type(type, [&](auto of) {
+    if (form == StateForm::Delta)
+      body(std::integral_constant<StateForm, StateForm::Delta>{}, of);
+    else
+      body(std::integral_constant<StateForm, StateForm::Sum>{}, of);
+  });
+}
+
+// body(most tokens of a chunk, as a type; the form, as a type; T{})
 template <class Body>
 void with_chunks(const DeltaRuleSizes& sizes, const Body& body) {
-  with_type(sizes.type, [&](auto type) {
+  with_form(sizes.form, sizes.type, [&](auto form, auto type) {
     if (most_tokens(sizes) == 64)
-      body(std::integral_constant<int, 64>{}, type);
+      body(std::integral_constant<int, 64>{}, form, type);
     else
-      body(std::integral_constant<int, 32>{}, type);
+      body(std::integral_constant<int, 32>{}, form, type);
   });
 }
 

@@ -55,7 +55,7 @@ inline Layout layout_of(const DeltaRuleSizes& sizes, const int32_t* borders) {
           .key_stride = (sizes.key_dim + 3) / 4 * 4};
 }
 
-// Parts of the workspace; a forward has the first three alone.
+// Parts of the workspace; a forward has the first three alone. A sum has no Y, X and E.
 struct Scratch {
   float* sums = nullptr;                         // (N, Hv, 2): b in two parts
   float *p = nullptr, *y = nullptr;              // (slots, Hv, chunk, chunk)
@@ -71,6 +71,7 @@ inline Scratch carve(const DeltaRuleSizes& sizes, Pass pass, void* base, int64_t
   const Layout layout = layout_of(sizes, nullptr);
   const int64_t gates = sizes.num_tokens * sizes.num_value_heads;
   const int64_t squares = layout.square(layout.slots, 0), states = layout.state(layout.slots, 0);
+  const bool solves = sizes.form == StateForm::Delta;
   int64_t used = 0;
   const auto take = [&](int64_t floats) {
     auto* part = base != nullptr ? static_cast<float*>(base) + used / 4 : nullptr;
@@ -79,10 +80,11 @@ inline Scratch carve(const DeltaRuleSizes& sizes, Pass pass, void* base, int64_t
   };
   Scratch scratch;
   scratch.sums = take(2 * gates);
-  scratch.p = take(squares), scratch.y = take(squares);
+  scratch.p = take(squares);
+  if (solves) scratch.y = take(squares);
   if (pass == Pass::Backward) {
-    scratch.x = take(squares);
-    scratch.e = take(gates * sizes.value_dim), scratch.z = take(gates * sizes.value_dim);
+    if (solves) scratch.x = take(squares), scratch.e = take(gates * sizes.value_dim);
+    scratch.z = take(gates * sizes.value_dim);
     scratch.states = take(states), scratch.d_states = take(states);
   }
   *bytes = used;
