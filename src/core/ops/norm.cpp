@@ -13,6 +13,7 @@
 #include "core/ops/device/cuda.h"
 #include "core/ops/device/device.h"
 #include "core/ops/device/kept.h"
+#include "core/ops/elementwise.h"
 #include "core/ops/vector_gradient.h"
 
 namespace snug::ops {
@@ -62,13 +63,16 @@ void remember(AutogradContext* ctx, const at::Tensor& weight, const RmsNormOptio
   ctx->saved_data["rows_of"] = reinterpret_cast<int64_t>(options.rows_of);
 }
 
-// dx, with d_residual (may be undefined) added; the weight's gradient goes into its buffer.
-at::Tensor norm_backward(AutogradContext* ctx, const at::Tensor& dy, const at::Tensor& d_residual) {
-  const variable_list saved = ctx->get_saved_variables();
-  const at::Tensor &x = saved[0], &rstd = saved[1];
+struct NormGradient {
+  at::Tensor dy, d_residual;  // the latter may be undefined
+  at::Tensor dx;              // is written, and may be what was normed
+};
+
+// dx, with d_residual added; the weight's gradient goes into its buffer.
+void norm_backward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& rstd,
+                   const NormGradient& of) {
   const at::Tensor weight = ctx->saved_data["weight"].toTensor();
   auto* rows_of = reinterpret_cast<dist::Group*>(ctx->saved_data["rows_of"].toInt());
-  at::Tensor dx = at::empty_like(x);
   VectorGradient d_weight(weight, rows_of);
   const kernels::RmsNormBackward args{
       .type = to_scalar(x.scalar_type()),
@@ -76,12 +80,12 @@ at::Tensor norm_backward(AutogradContext* ctx, const at::Tensor& dy, const at::T
       .form = static_cast<kernels::NormForm>(ctx->saved_data["form"].toInt()),
       .rows = x.size(0),
       .dim = x.size(1),
-      .dy = read_pointer(dy),
+      .dy = read_pointer(of.dy),
       .x = read_pointer(x),
       .weight = read_pointer(weight),
       .rstd = read_pointer<float>(rstd),
-      .d_residual = read_pointer(d_residual),
-      .dx = write_pointer(dx),
+      .d_residual = read_pointer(of.d_residual),
+      .dx = write_pointer(of.dx),
       .dweight = d_weight.target()};
   if (kernel_device(x) == at::kCUDA)
     with_workspace(x, d_weight.is_wanted() ? cuda::rms_norm_backward_workspace_bytes(args.dim) : 0,
@@ -90,6 +94,12 @@ at::Tensor norm_backward(AutogradContext* ctx, const at::Tensor& dy, const at::T
     kernels::cpu::rms_norm_backward(args);
   d_weight.start();
   d_weight.finish();
+}
+
+at::Tensor norm_backward(AutogradContext* ctx, const at::Tensor& dy, const at::Tensor& d_residual) {
+  const variable_list saved = ctx->get_saved_variables();
+  at::Tensor dx = at::empty_like(saved[0]);
+  norm_backward(ctx, saved[0], saved[1], {dy, d_residual, dx});
   return dx;
 }
 
@@ -134,6 +144,33 @@ struct AddRmsNormFunction : torch::autograd::Function<AddRmsNormFunction> {
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const at::Tensor dx = norm_backward(ctx, grads[1].contiguous(), grads[0].contiguous());
     return {dx, ctx->saved_data["adds"].toBool() ? dx : at::Tensor(), {}, {}};
+  }
+};
+
+struct GatedRmsNormFunction : torch::autograd::Function<GatedRmsNormFunction> {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& gate, const at::Tensor& x,
+                            const at::Tensor& weight, const RmsNormOptions& options) {
+    at::Tensor y = gated(gate, x, Activation::Silu);
+    const at::Tensor rstd = row_buffer(x);
+    run_forward(y, forward_args(y, weight, options, y, rstd));
+    keep(ctx, {gate, x, rstd});
+    if (options.feeds == NormFeeds::Product)
+      may_recompute(y.detach(), [y = y.detach(), gate = gate.detach(), x = x.detach(),
+                                 weight = weight.detach(), options] {
+        const at::Tensor product = gated(gate, x, Activation::Silu);
+        run_forward(x, forward_args(product, weight, options, y, row_buffer(x)));
+      });
+    remember(ctx, weight, options);
+    return y;
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    const variable_list saved = ctx->get_saved_variables();
+    const at::Tensor &gate = saved[0], &x = saved[1];
+    const at::Tensor product = gated(gate, x, Activation::Silu);
+    norm_backward(ctx, product, saved[2], {grads[0].contiguous(), {}, product});
+    gated_backward_in_place(product, gate, x, Activation::Silu);
+    return {gate, x, {}, {}};
   }
 };
 
@@ -184,6 +221,11 @@ at::Tensor cut_rms_norm(const at::Tensor& x, const at::Tensor& weight, double ep
 
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, const RmsNormOptions& options) {
   return RmsNormFunction::apply(x, weight, options);
+}
+
+at::Tensor gated_rms_norm(const at::Tensor& gate, const at::Tensor& x, const at::Tensor& weight,
+                          const RmsNormOptions& options) {
+  return GatedRmsNormFunction::apply(gate, x, weight, options);
 }
 
 std::pair<at::Tensor, at::Tensor> rms_norm_beside(const at::Tensor& x, const at::Tensor& weight,

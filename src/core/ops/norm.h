@@ -42,6 +42,11 @@ std::pair<at::Tensor, at::Tensor> add_rms_norm(const at::Tensor& x, const at::Te
                                                const at::Tensor& weight,
                                                const RmsNormOptions& options);
 
+// rms_norm(silu(gate) * x), both (N, D), as Mamba 2 has it. Saves gate, x and one float per row;
+// the backward writes their gradients over the two. The product is computed again.
+at::Tensor gated_rms_norm(const at::Tensor& gate, const at::Tensor& x, const at::Tensor& weight,
+                          const RmsNormOptions& options);
+
 // rms_norm where each rank of `features_of` has some of the features of every row, `whole` in all:
 // x and weight are this rank's. What attention takes, so nothing is computed again.
 at::Tensor cut_rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps, int64_t whole,

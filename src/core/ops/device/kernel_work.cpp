@@ -317,7 +317,7 @@ Work kernel_work(const kernels::ImagePatches& a) {
 
 namespace {
 
-// Arrays of the gated delta rule; scratch is as if all chunks were full.
+// Arrays of the gated delta rule and of Mamba 2's scan; scratch is as if all chunks were full.
 struct DeltaArrays {
   explicit DeltaArrays(const kernels::DeltaRuleSizes& sizes)
       : of(sizes), chunk(kernels::cuda::delta::layout_of(sizes, nullptr).chunk) {}
@@ -334,6 +334,7 @@ struct DeltaArrays {
     return 2 * double(heads()) * (of_states * dk * dv + c * (of_keys * dk + of_values * dv));
   }
   int64_t heads() const { return of.num_tokens * of.num_value_heads; }
+  bool solves() const { return of.form == kernels::StateForm::Delta; }
 
   const kernels::DeltaRuleSizes& of;
   int64_t chunk;
@@ -346,23 +347,28 @@ Work kernel_work(const kernels::DeltaRuleForward& a) {
   const DeltaArrays n(a.sizes);
   const bool has_states = a.final_states != nullptr;
   const int64_t states = has_states ? a.sizes.num_documents * a.sizes.num_value_heads : 0;
+  const double squares = n.solves() ? 2 : 1;
   return {.name = "delta_rule_forward",
           .launches = a.sizes.num_documents > 0 ? (a.sizes.max_seqlen > 0 ? 2.0 : 1.0) : 0.0,
-          .bytes_read = 4 * n.keys() + n.values() + 5 * n.gates() + 2 * n.square(),
-          .bytes_written = n.values() + 2 * n.gates() + 2 * n.square() +
+          .bytes_read = 4 * n.keys() + n.values() + 5 * n.gates() + squares * n.square(),
+          .bytes_written = n.values() + 2 * n.gates() + squares * n.square() +
                            floats(states * a.sizes.key_dim * a.sizes.value_dim),
-          .flops = n.flops(3, 2, 2)};
+          .flops = n.solves() ? n.flops(3, 2, 2) : n.flops(2, 1, 1)};
 }
 
 Work kernel_work(const kernels::DeltaRuleBackward& a) {
   const DeltaArrays n(a.forward.sizes);
+  const bool solves = n.solves();
+  // Y and X are read by three, written once each; E is V itself where nothing is solved.
   return {.name = "delta_rule_backward",
           .launches = a.forward.sizes.num_tokens > 0 ? 4.0 : 0.0,
-          .bytes_read = 7 * n.keys() + 3 * n.values() + 11 * n.gates() + 4 * n.square() +
-                        2 * n.float_values() + 2 * n.states(),
-          .bytes_written = 2 * n.keys() + n.values() + 4 * n.gates() + 3 * n.square() +
-                           2 * n.float_values() + 2 * n.states(),
-          .flops = n.flops(8, 6, 5)};
+          .bytes_read = 7 * n.keys() + (solves ? 3 : 4) * n.values() + 11 * n.gates() +
+                        (solves ? 4 : 2) * n.square() + (solves ? 2 : 1) * n.float_values() +
+                        2 * n.states(),
+          .bytes_written = 2 * n.keys() + n.values() + 4 * n.gates() +
+                           (solves ? 3 : 1) * n.square() + (solves ? 2 : 1) * n.float_values() +
+                           2 * n.states(),
+          .flops = solves ? n.flops(8, 6, 5) : n.flops(5, 3, 2)};
 }
 
 Work kernel_work(const kernels::DeltaRuleStep& a) {

@@ -17,6 +17,7 @@
 #include "core/ops/loss/cross_entropy.h"
 #include "core/ops/norm.h"
 #include "core/ops/pictures.h"
+#include "core/ops/sequence/delta_gates.h"
 #include "core/ops/sequence/delta_rule.h"
 #include "core/ops/sequence/short_conv.h"
 #include "support/test_device.h"
@@ -289,6 +290,18 @@ Tensors run_delta_rule(const Place& p) {
   return results;
 }
 
+// The same of Mamba 2, with many heads of a group.
+Tensors run_mamba_scan(const Place& p) {
+  const at::Tensor q = p.leaf(1, {150, 1, 16}), k = p.leaf(2, {150, 1, 16});
+  const at::Tensor v = p.leaf(3, {150, 6, 24}), dt = p.leaf(4, {150, 6});
+  const Place wide{p.device, at::kFloat};
+  const at::Tensor a_log = wide.leaf(5, {6}), dt_bias = wide.leaf(6, {6}), skip = wide.leaf(7, {6});
+  const DeltaRuleContext context{.cu_seqlens = p.ints({0, 20, 20, 84, 150}), .max_seqlen = 66};
+  const auto [g, step] = mamba_gates(dt, a_log, dt_bias, {0.1, 2});
+  return p.with_gradients(mamba_scan(q, k, v, g, step, skip, context),
+                          {q, k, v, dt, a_log, dt_bias, skip});
+}
+
 Tensors step_delta_rule(const Place& p) {
   const at::NoGradGuard no_grad;
   const Place wide{p.device, at::kFloat};
@@ -345,6 +358,7 @@ const std::vector<Operator> kOperators = {
     {"BiasedAttention", [](const Place& p) { return attend_freely(p, false, true, 0); }},
     {"BothWaysAttention", [](const Place& p) { return attend_freely(p, false, false, 0); }},
     {"DeltaRule", run_delta_rule},
+    {"MambaScan", run_mamba_scan},
     {"DeltaRuleStep", step_delta_rule},
     {"SumOfSquares", run_sum_of_squares}};
 
