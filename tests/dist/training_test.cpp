@@ -249,7 +249,7 @@ TEST_P(EachFamily, TrainsInAPipelineAsInOneProcess) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Decoders, EachFamily,
-                         ::testing::Values("ministral", "ministral3", "qwen3", "granite", "olmo2",
+                         ::testing::Values("ministral", "ministral3", "qwen3", "granite", "granite-hybrid", "olmo2",
                                            "olmo3", "exaone4", "phi3", "gemma", "gemma2", "glm4",
                                            "ernie4-5", "helium", "seed-oss", "lfm2-bias", "arcee",
                                            "qwen3-5", "qwen3-next", "lfm2-moe", "deepseek-v3",

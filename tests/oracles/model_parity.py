@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 from parity_case import BATCH, jitter, lean, mild, ragged, write_case
-from transformers import (ArceeConfig, AutoModelForCausalLM, DeepseekV2Config, DeepseekV3Config, Dots1Config, Ernie4_5Config, Exaone4Config, FalconConfig, Gemma2Config, Gemma3TextConfig, GemmaConfig, Glm4Config, Glm4MoeConfig, Glm4MoeLiteConfig, GlmConfig, GPT2Config, GPTNeoXConfig, GptOssConfig, GraniteConfig, HeliumConfig, Lfm2Config, Lfm2MoeConfig, Ministral3Config, MinistralConfig, MixtralConfig,
+from transformers import (ArceeConfig, AutoModelForCausalLM, DeepseekV2Config, DeepseekV3Config, Dots1Config, Ernie4_5Config, Exaone4Config, FalconConfig, Gemma2Config, Gemma3TextConfig, GemmaConfig, Glm4Config, Glm4MoeConfig, Glm4MoeLiteConfig, GlmConfig, GPT2Config, GPTNeoXConfig, GptOssConfig, GraniteConfig, GraniteMoeHybridConfig, HeliumConfig, Lfm2Config, Lfm2MoeConfig, Ministral3Config, MinistralConfig, MixtralConfig,
                           Olmo2Config, Olmo3Config, OlmoeConfig, OPTConfig, Phi3Config,
                           Qwen2MoeConfig, Qwen3_5MoeTextConfig, Qwen3_5TextConfig, Qwen3Config, Qwen3MoeConfig, Qwen3NextConfig, SeedOssConfig, SmolLM3Config, StableLmConfig, Starcoder2Config, T5Config, T5ForConditionalGeneration)
 
@@ -53,6 +53,23 @@ DECODERS = {
     # With dropout, as its published models.
     "granite": GraniteConfig(**SMALL, embedding_multiplier=6.0, logits_scaling=4.0, residual_multiplier=0.22,
                              attention_multiplier=0.3, attention_dropout=0.1, tie_word_embeddings=True),
+    # Mamba 2 in all layers but one, which does not rotate; all heads read one group.
+    "granite-hybrid": GraniteMoeHybridConfig(**{**STEADY, "num_hidden_layers": 3}, num_local_experts=0, shared_intermediate_size=40,
+                                             embedding_multiplier=6.0, logits_scaling=4.0, residual_multiplier=0.22,
+                                             attention_multiplier=0.3, mamba_n_heads=8, mamba_d_head=8, mamba_d_state=12,
+                                             layer_types=["mamba", "attention", "mamba"], position_embedding_type="nope",
+                                             tie_word_embeddings=True),
+    # Groups, whose norms are apart, limits of the time step, no biases of the convolution but those around it, a layer
+    # that rotates.
+    "granite-hybrid-groups": GraniteMoeHybridConfig(**STEADY, num_local_experts=0, shared_intermediate_size=40, mamba_n_heads=4,
+                                                    mamba_n_groups=2, mamba_d_head=16, mamba_d_state=8, mamba_d_conv=2,
+                                                    mamba_conv_bias=False, mamba_proj_bias=True, attention_bias=True,
+                                                    time_step_limit=(0.9, 1.6), layer_types=["attention", "mamba"],
+                                                    position_embedding_type="rope"),
+    # As Granite 4.0 Micro: attention alone.
+    "granite-hybrid-dense": GraniteMoeHybridConfig(**SMALL, num_local_experts=0, shared_intermediate_size=40,
+                                                   attention_multiplier=0.3, mamba_n_heads=8, mamba_d_head=8,
+                                                   layer_types=["attention"] * 2, position_embedding_type="rope"),
     "smollm3": SmolLM3Config(**SMALL, no_rope_layer_interval=2),
     # Within its positions, where nothing is scaled.
     "olmo2-dynamic": Olmo2Config(**{**SMALL, "num_hidden_layers": 1}, attention_bias=True, rope_parameters=dict(

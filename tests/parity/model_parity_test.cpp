@@ -311,7 +311,7 @@ INSTANTIATE_TEST_SUITE_P(
     Cases, ModelParity,
     ::testing::Values(
         "llama", "llama3-rope", "llama-bias", "llama-linear", "llama-longrope", "mistral",
-        "ministral", "ministral3", "qwen2", "qwen2-windows", "qwen3", "granite", "smollm3", "olmo2",
+        "ministral", "ministral3", "qwen2", "qwen2-windows", "qwen3", "granite", "granite-hybrid", "granite-hybrid-groups", "granite-hybrid-dense", "smollm3", "olmo2",
         "olmo2-dynamic", "olmo3", "exaone4", "exaone4-full", "phi3", "phi3-longrope",
         "phi3-factors", "gemma", "gemma2", "gemma3", "glm", "glm4", "ernie4-5", "helium",
         "seed-oss", "lfm2", "lfm2-bias", "arcee", "qwen3-5", "qwen3-5-untied", "qwen3-5-moe",

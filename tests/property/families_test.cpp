@@ -371,7 +371,8 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Mixtures,
                          });
 
 INSTANTIATE_TEST_SUITE_P(Shapes, Families,
-                         ::testing::Values("ministral", "ministral3", "qwen3", "granite", "smollm3",
+                         ::testing::Values("ministral", "ministral3", "qwen3", "granite",
+                                           "granite-hybrid", "granite-hybrid-groups", "smollm3",
                                            "olmo2", "olmo3", "exaone4", "phi3", "gemma", "gemma2",
                                            "gemma3", "glm", "glm4", "ernie4-5", "helium",
                                            "seed-oss", "lfm2", "arcee", "qwen3-5", "qwen3-5-moe",

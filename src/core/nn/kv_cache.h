@@ -45,7 +45,7 @@ class KvCache {
 
   // (S, rows, features): the last inputs of a short convolution, which it sets itself.
   at::Tensor& recent(int64_t layer) { return of_layer(recent_, layer); }
-  // (S, Hv, dk, dv) float32: the state of a gated delta rule, likewise.
+  // (S, Hv, dk, dv) float32: the state of a gated delta rule or of Mamba 2, likewise.
   at::Tensor& state(int64_t layer) { return of_layer(states_, layer); }
 
   void keep_source(int64_t layer, SourceKeys source);

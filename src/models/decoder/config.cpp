@@ -80,8 +80,11 @@ void read_falcon(Config& c, const std::string& where) {
 // 1 for each layer that rotates.
 std::vector<int64_t> rotating_layers(json& config, int64_t layers, const std::string& where) {
   std::vector<int64_t> rotates(static_cast<size_t>(layers), 1);
-  if (!config.contains("no_rope_layers")) return rotates;
   const ConfigFields fields(config, where);
+  if (config.contains("position_embedding_type") &&
+      fields.text("position_embedding_type", "nope") != "rope")
+    std::ranges::fill(rotates, 0);
+  if (!config.contains("no_rope_layers")) return rotates;
   const int64_t interval = fields.integer_between("no_rope_layer_interval", 1, 1 << 20);
   for (int64_t layer = 0; layer < layers; ++layer)
     rotates[static_cast<size_t>(layer)] = (layer + 1) % interval != 0;
@@ -197,6 +200,71 @@ void read_delta_rule(Config& c, const std::string& where) {
   }
 }
 
+// The layers that have Mamba 2: "mamba" or, since transformers 5, "linear_attention", which the
+// config's own version reads.
+void name_mamba_layers(Config& c, const std::string& where) {
+  const ConfigFields fields(c.json, where);
+  json types = c.json["layer_types"];
+  if (types.is_null()) types = c.json["layers_block_type"];
+  if (types.is_null())
+    types = std::vector<std::string>(static_cast<size_t>(c.num_hidden_layers), kMamba);
+  if (types.is_array()) {
+    c.other_layers = std::ranges::find(types, kMamba) == types.end() ? kDeltaRule : kMamba;
+    for (json& type : types)
+      if (type == "attention") type = kFull;
+  }
+  c.json["layer_types"] = std::move(types);
+  c.json.erase("layers_block_type");
+}
+
+// Limits of the time step. JSON has no infinity, for which transformers writes an object; it takes
+// no null for the pair.
+void read_step_limits(Config& c, const std::string& where) {
+  const json limits = c.json["time_step_limit"];
+  if (limits.is_null()) {
+    c.json.erase("time_step_limit");
+    return;
+  }
+  if (!limits.is_array() || limits.size() != 2 || !limits[0].is_number())
+    throw UserError("{}: \"time_step_limit\" is not two numbers, the least and the most", where);
+  c.least_step = limits[0].get<double>();
+  if (limits[1].is_number()) c.most_step = limits[1].get<double>();
+  if (!(c.least_step >= 0) || !(c.most_step >= c.least_step))
+    throw UserError("{}: time_step_limit = {} to {}; the time step is 0 or more", where,
+                    c.least_step, c.most_step);
+}
+
+// Mamba 2, in the layers that the config names.
+void read_mamba(Config& c, const std::string& where) {
+  const ConfigFields fields(c.json, where);
+  if (!c.json.contains("mamba_n_heads")) return;
+  if (fields.integer("num_local_experts", 0) != 0)
+    throw UserError(
+        "{}: num_local_experts = {}: {} models with experts are not supported; those without are, "
+        "as Granite 4.0 Micro, H-Micro, H-1B and H-350M",
+        where, fields.integer("num_local_experts"), c.family->model_type);
+  c.intermediate_size = fields.integer_between("shared_intermediate_size", 1, int64_t{1} << 22);
+  c.conv_taps = fields.integer_between("mamba_d_conv", 1, kernels::kMostTaps);
+  c.conv_bias = fields.boolean("mamba_conv_bias", true);
+  c.mamba_bias = fields.boolean("mamba_proj_bias", false);
+  c.mamba_heads = fields.integer_between("mamba_n_heads", 1, 4096);
+  c.mamba_groups = fields.integer_between("mamba_n_groups", 1, 4096);
+  c.mamba_state = fields.integer_between("mamba_d_state", 1, 256);
+  const int64_t inner = fields.integer_between("mamba_expand", 1, 64) * c.hidden_size;
+  if (c.json["mamba_d_head"] == "auto") c.json["mamba_d_head"] = inner / c.mamba_heads;
+  c.mamba_head_dim = fields.integer_between("mamba_d_head", 1, 1024);
+  if (c.mamba_heads % c.mamba_groups != 0 || c.mamba_heads * c.mamba_head_dim != inner)
+    throw UserError(
+        "{}: {} heads of {} (mamba_n_heads, mamba_d_head) in {} groups (mamba_n_groups) do not "
+        "make mamba_expand * hidden_size = {} features of groups of one size",
+        where, c.mamba_heads, c.mamba_head_dim, c.mamba_groups, inner);
+  if (c.activation != ops::Activation::Silu)
+    throw UserError("{}: the convolutions of a {} model have the activation silu, not \"{}\"",
+                    where, c.family->model_type, fields.text("hidden_act"));
+  read_step_limits(c, where);
+  name_mamba_layers(c, where);
+}
+
 // Also writes both forms of the pattern, for every version of transformers.
 void read_layers(Config& c, const std::string& where) {
   const ConfigFields fields(c.json, where);
@@ -225,6 +293,7 @@ void read_layers(Config& c, const std::string& where) {
     if (!is_other) attending.push_back(layer);
     types.push_back(is_other ? c.other_layers : slides[layer] ? kSliding : kFull);
     c.layers.push_back({.mixer = !is_other               ? MixerKind::Attention
+                                 : c.mamba_heads > 0     ? MixerKind::Mamba
                                  : c.delta_key_heads > 0 ? MixerKind::DeltaRule
                                                          : MixerKind::ShortConvolution,
                         .sliding_window = slides[layer] ? window : 0,
@@ -379,7 +448,7 @@ void read_sparse_layers(Config& c, const std::string& where) {
 // Which blocks have experts, and how many.
 void read_experts(Config& c, const std::string& where) {
   const ConfigFields fields(c.json, where);
-  if (!c.json.contains("num_experts_per_tok")) return;
+  if (!c.json.contains("num_experts_per_tok") || c.json.contains("mamba_n_heads")) return;
   const char* count = fields.has("num_local_experts")       ? "num_local_experts"
                       : c.json.contains("n_routed_experts") ? "n_routed_experts"
                                                             : "num_experts";
@@ -497,6 +566,7 @@ Config read_config(const json& file, const std::string& where) {
   read_constants(c, where);
   read_convolutions(c, where);
   read_delta_rule(c, where);
+  read_mamba(c, where);
   read_layers(c, where);
   read_experts(c, where);
   c.labels = read_labels(file, where);

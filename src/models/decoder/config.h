@@ -4,6 +4,7 @@
 #pragma once
 
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -27,7 +28,7 @@ namespace snug::models::decoder {
 enum class Rotation { None, Model, Window };
 
 // What lets tokens read others.
-enum class MixerKind { Attention, ShortConvolution, DeltaRule };
+enum class MixerKind { Attention, ShortConvolution, DeltaRule, Mamba };
 
 struct Layer {
   MixerKind mixer = MixerKind::Attention;
@@ -81,6 +82,10 @@ struct Config {
   // Of the gated delta rule.
   int64_t delta_key_heads = 0, delta_value_heads = 0;
   int64_t delta_key_dim = 0, delta_value_dim = 0;  // of a head
+  // Of Mamba 2, whose groups of heads share what delta rules call keys, of mamba_state elements.
+  int64_t mamba_heads = 0, mamba_groups = 0, mamba_head_dim = 0, mamba_state = 0;
+  bool mamba_bias = false;  // of the layers around it
+  double least_step = 0, most_step = std::numeric_limits<double>::infinity();
   double initializer_range = 0;
   double attention_dropout = 0;
   double residual_dropout = 0;  // of what attention and MLP add

@@ -15,6 +15,7 @@ inline constexpr const char* kSliding = "sliding_attention";
 inline constexpr const char* kFull = "full_attention";
 inline constexpr const char* kConvolution = "conv";
 inline constexpr const char* kDeltaRule = "linear_attention";
+inline constexpr const char* kMamba = "mamba";
 
 // transformers 5 writes rope_parameters, for all layers or for each type; earlier versions write
 // rope_theta, rope_scaling and others beside them. Every version reads the latter, which this

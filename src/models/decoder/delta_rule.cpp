@@ -5,10 +5,10 @@
 #include "core/ops/sequence/delta_rule.h"
 
 #include <ATen/ops/cat.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/split_with_sizes.h>
 
-#include "core/memory/guards.h"
+#include <array>
+
 #include "core/ops/sequence/delta_gates.h"
 #include "core/ops/sequence/short_conv.h"
 #include "models/decoder/layers.h"
@@ -16,11 +16,6 @@
 
 namespace snug::models::decoder {
 namespace {
-
-nn::Parameter of_heads(const Config& c, std::string name) {
-  return {
-      .name = std::move(name), .shape = {c.delta_value_heads}, .init = nn::Init::Ones, .value = {}};
-}
 
 int64_t keys_of(const Config& c) { return c.delta_key_heads * c.delta_key_dim; }
 int64_t values_of(const Config& c) { return c.delta_value_heads * c.delta_value_dim; }
@@ -75,8 +70,8 @@ class DeltaRule final : public Mixer {
               .shape = {2 * keys() + values(), c.conv_taps},
               .exact = true,
               .value = {}},
-        dt_bias_(of_heads(c, name + "linear_attn.dt_bias")),
-        a_log_(of_heads(c, name + "linear_attn.A_log")),
+        dt_bias_(of_heads(name + "linear_attn.dt_bias", c.delta_value_heads)),
+        a_log_(of_heads(name + "linear_attn.A_log", c.delta_value_heads)),
         norm_(name + "linear_attn.norm", c.delta_value_dim, c.rms_norm_eps),
         out_(name + "linear_attn.out_proj", nn::Role::Projection, values(), c.hidden_size,
              nn::Bias::None) {}
@@ -126,16 +121,12 @@ class DeltaRule final : public Mixer {
     if (cache != nullptr && cache->length() > 0)
       return ops::gated_delta_step(q, k, v, g, beta, cache->state(layer_));
     ops::DeltaRuleContext context{.cu_seqlens = batch.cu_seqlens, .max_seqlen = batch.max_seqlen};
-    if (cache != nullptr) context.final_states = new_state(*cache, qkv.device());
+    if (cache != nullptr) {
+      const std::array<int64_t, 3> sizes = {config_.delta_value_heads, config_.delta_key_dim,
+                                            config_.delta_value_dim};
+      context.final_states = new_state(*cache, layer_, sizes, qkv.device());
+    }
     return ops::gated_delta_rule(q, k, v, g, beta, context);
-  }
-
-  at::Tensor new_state(nn::KvCache& cache, at::Device device) const {
-    const memory::CategoryGuard category(memory::Category::Activations);
-    cache.state(layer_) = at::empty({cache.num_sequences(), config_.delta_value_heads,
-                                     config_.delta_key_dim, config_.delta_value_dim},
-                                    at::TensorOptions().device(device).dtype(at::kFloat));
-    return cache.state(layer_);
   }
 
   const Config& config_;

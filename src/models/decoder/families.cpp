@@ -47,6 +47,7 @@ const std::set<std::string_view> kBookkeeping = {"architectures",
                                                  "finetuning_task",
                                                  "full_attn_mod",
                                                  "id2label",
+                                                 "init_method",
                                                  "initial_context_length",
                                                  "interpolate_factor",
                                                  "is_decoder",
@@ -108,6 +109,7 @@ bool says_nothing(const Family& family, const std::string& key, const json& valu
   if (key == "scoring_func") return value == (family.sigmoid_router ? "sigmoid" : "softmax");
   if (key == "topk_method") return family.sigmoid_router && value == "noaux_tc";
   if (key == "moe_layer_freq" || key == "partial_rotary_factor") return value == 1;
+  if (key == "normalization_function") return value == "rmsnorm";
   if (key == "norm_type") return value == (family.layer_norm ? "layer_norm" : "rms_norm");
   if (key == "mlp_type") return value == (family.gated ? "gated" : "default");
   return value.empty() || value == false || value == 0 || value == "";
@@ -224,6 +226,22 @@ std::deque<Family>& rows() {
        .defaults = R"({"attention_bias": false, "mlp_bias": false, "embedding_multiplier": 1.0,
                        "logits_scaling": 1.0, "residual_multiplier": 1.0,
                        "attention_multiplier": 1.0})"},
+      // Its defaults are transformers' but for experts, which models without them write as 0.
+      {.model_type = "granitemoehybrid",
+       .class_name = "GraniteMoeHybridForCausalLM",
+       .fused_gate = true,
+       .names = {.gate_up = "shared_mlp.input_linear", .down = "shared_mlp.output_linear"},
+       .defaults = R"({"intermediate_size": 11008, "attention_bias": false,
+                       "embedding_multiplier": 1.0, "logits_scaling": 1.0,
+                       "residual_multiplier": 1.0, "attention_multiplier": 1.0,
+                       "num_local_experts": 8, "num_experts_per_tok": 2,
+                       "output_router_logits": false, "router_aux_loss_coef": 0.001,
+                       "shared_intermediate_size": 1024, "position_embedding_type": null,
+                       "layer_types": null, "layers_block_type": null, "mamba_n_heads": 128,
+                       "mamba_n_groups": 1, "mamba_d_state": 256, "mamba_d_head": "auto",
+                       "mamba_d_conv": 4, "mamba_expand": 2, "mamba_chunk_size": 256,
+                       "mamba_conv_bias": true, "mamba_proj_bias": false,
+                       "time_step_limit": null})"},
       {.model_type = "smollm3",
        .class_name = "SmolLM3ForCausalLM",
        .gguf = "smollm3",

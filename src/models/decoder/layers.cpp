@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/decoder/layers.h"
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/split_with_sizes.h>
 
 #include <numeric>
+
+#include "core/memory/guards.h"
 
 namespace snug::models::decoder {
 
@@ -17,6 +20,19 @@ std::vector<at::Tensor> project(const at::Tensor& x, const std::vector<nn::Linea
   const int64_t sum = std::accumulate(parts.begin(), parts.end(), int64_t{0});
   for (int64_t& part : parts) part = outputs[0].size(1) * part / sum;
   return at::split_with_sizes(outputs[0], parts, 1);
+}
+
+nn::Parameter of_heads(std::string name, int64_t heads) {
+  return {.name = std::move(name), .shape = {heads}, .init = nn::Init::Ones, .value = {}};
+}
+
+at::Tensor new_state(nn::KvCache& cache, int64_t layer, at::IntArrayRef of_heads,
+                     at::Device device) {
+  const memory::CategoryGuard category(memory::Category::Activations);
+  std::vector<int64_t> sizes = of_heads.vec();
+  sizes.insert(sizes.begin(), cache.num_sequences());
+  cache.state(layer) = at::empty(sizes, at::TensorOptions().device(device).dtype(at::kFloat));
+  return cache.state(layer);
 }
 
 at::Tensor convolved(const at::Tensor& x, const ops::ShortConv& convolution, int64_t layer,

@@ -24,6 +24,14 @@ std::vector<at::Tensor> project(const at::Tensor& x, const std::vector<nn::Linea
                                 std::vector<int64_t> parts, const nn::Batch& batch,
                                 const nn::Pass& pass);
 
+// A vector with a number for each of `heads` heads.
+nn::Parameter of_heads(std::string name, int64_t heads);
+
+// The state of block `layer` in the cache, of `heads` matrices for each sequence, for a scan to
+// fill.
+at::Tensor new_state(nn::KvCache& cache, int64_t layer, at::IntArrayRef of_heads,
+                     at::Device device);
+
 // `convolution` of x, core/ops/sequence/short_conv.h, in block `layer`; a generation's goes on from
 // what the cache has of the rows before.
 at::Tensor convolved(const at::Tensor& x, const ops::ShortConv& convolution, int64_t layer,

@@ -1,5 +1,5 @@
-// The part of a block in which tokens read others: attention, a short convolution or
-// the gated delta rule.
+// The part of a block in which tokens read others: attention, a short convolution, the gated delta
+// rule or Mamba 2.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -36,5 +36,6 @@ std::unique_ptr<Mixer> make_short_convolution(const Config& config, int64_t laye
                                               const std::string& name);
 std::unique_ptr<Mixer> make_delta_rule(const Config& config, int64_t layer,
                                        const std::string& name);
+std::unique_ptr<Mixer> make_mamba(const Config& config, int64_t layer, const std::string& name);
 
 }  // namespace snug::models::decoder

@@ -31,6 +31,8 @@ std::unique_ptr<Mixer> make_mixer(const Config& c, int64_t layer, const std::str
       return make_short_convolution(c, layer, name);
     case MixerKind::DeltaRule:
       return make_delta_rule(c, layer, name);
+    case MixerKind::Mamba:
+      return make_mamba(c, layer, name);
     case MixerKind::Attention:
       break;
   }
@@ -273,6 +275,8 @@ std::vector<nn::SplitRow> DecoderModel::split() const {
                                    {"gate_proj", nn::by_rows()},
                                    {"up_proj", nn::by_rows()},
                                    {"gate_up_proj", nn::by_rows(2)},
+                                   {"shared_mlp.input_linear", nn::by_rows(2)},
+                                   {"shared_mlp.output_linear", nn::by_columns()},
                                    {"down_proj", nn::by_columns()},
                                    {"lm_head", nn::by_rows()},
                                    {"embed_in", nn::by_rows()},
@@ -309,13 +313,16 @@ std::vector<HeadCount> DecoderModel::head_counts() const {
     counts.push_back({"latent attention, which tensor parallelism does not split", 1});
   if (config_.delta_key_heads > 0)
     counts.push_back({"gated delta rule, which tensor parallelism does not split", 1});
+  if (!all_attend() && config_.mamba_heads > 0)
+    counts.push_back({"Mamba 2, which tensor parallelism does not split", 1});
   if (config_.num_experts > 0)
     counts.push_back({"mixture of experts in a block, which tensor parallelism does not split", 1});
   return counts;
 }
 
 // A token computes with a few of a block's experts; a block without attention has no scores, and
-// one with the delta rule multiplies its state by a key and a query and adds to it.
+// one with the delta rule multiplies its state by a key and a query and adds to it, and one with
+// Mamba 2 does not multiply it by a key.
 double DecoderModel::flops_per_token(double seqlen, double pictures) const {
   const int64_t features = config_.num_attention_heads * config_.head_dim;
   double flops = Model::flops_per_token(seqlen, pictures);
@@ -325,6 +332,9 @@ double DecoderModel::flops_per_token(double seqlen, double pictures) const {
     if (layer.mixer == MixerKind::DeltaRule)
       flops += 18.0 * static_cast<double>(config_.delta_value_heads * config_.delta_key_dim *
                                           config_.delta_value_dim);
+    else if (layer.mixer == MixerKind::Mamba)
+      flops += 12.0 * static_cast<double>(config_.mamba_heads * config_.mamba_state *
+                                          config_.mamba_head_dim);
   for (const auto& block : blocks_)
     if (auto& experts = block->mixture()) flops -= experts->idle_flops_per_token();
   return flops;

@@ -287,11 +287,13 @@ TEST_F(CutModel, QuantizesItsSlicesToTheWholesNumbers) {
   EXPECT_EQ(quantized, 14);
 }
 
-// A model with blocks that tensor parallelism refuses: of experts, of the gated delta rule.
+// A model with blocks that tensor parallelism refuses: of experts, of the gated delta rule, of
+// Mamba 2.
 bool is_not_split(models::Model& model) {
   return std::ranges::any_of(linears_of(model), [](const nn::Linear* layer) {
     return layer->name().find(".experts.") != std::string::npos ||
-           layer->name().find(".linear_attn.") != std::string::npos;
+           layer->name().find(".linear_attn.") != std::string::npos ||
+           layer->name().find(".mamba.") != std::string::npos;
   });
 }
 

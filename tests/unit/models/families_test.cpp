@@ -143,6 +143,14 @@ TEST_F(FromConfig, PublishedSizesOfDecoders) {
     types.push_back(layer % 4 == 2 && layer < 16 ? "full_attention" : "conv");
   types[18] = types[21] = "full_attention";
   expect("lfm2_moe", 65536, 2048, 7168, 24, 32, 8, {{"layer_types", types}}, 8'339'929'856);
+  json hybrid = {{"tie_word_embeddings", true}, {"num_local_experts", 0},
+                 {"num_experts_per_tok", 0},    {"shared_intermediate_size", 8192},
+                 {"mamba_n_heads", 64},         {"mamba_d_head", 64},
+                 {"mamba_d_state", 128},        {"position_embedding_type", "nope"},
+                 {"init_method", "mup"},        {"normalization_function", "rmsnorm"}};
+  for (int layer = 0; layer < 40; ++layer)
+    hybrid["layer_types"].push_back(layer % 10 == 5 ? "attention" : "mamba");
+  expect("granitemoehybrid", 100352, 2048, 8192, 40, 32, 8, hybrid, 3'191'396'096);
   expect("gemma2", 256000, 2304, 9216, 26, 8, 4, {{"cache_implementation", "hybrid"}},
          2'614'341'888);
   expect("gemma3_text", 262144, 1152, 6912, 26, 4, 1, {{"sliding_window", 512}}, 999'885'952);
