@@ -1,8 +1,8 @@
-// The gated delta rule, forward and backward over packed documents: milliseconds and share of the
-// bound by products of matrices.
-// Usage: delta_rule_bench [seconds a shape], or for bench/compare/delta_rule.py
-//        delta_rule_bench TOKENS KEY_HEADS VALUE_HEADS KEY_DIM VALUE_DIM THREADS: seconds of both,
-//        once.
+// The gated delta rule and Mamba 2's scan, forward and backward over packed documents: milliseconds
+// and share of the bound by products of matrices. Usage: delta_rule_bench [seconds a shape], or for
+// bench/compare/delta_rule.py
+//        delta_rule_bench delta|sum TOKENS KEY_HEADS VALUE_HEADS KEY_DIM VALUE_DIM THREADS: seconds
+//        of both, once.
 // SPDX-License-Identifier: Apache-2.0
 #include "core/kernels/delta_rule.h"
 
@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <memory>
 #include <random>
+#include <string_view>
 #include <vector>
 
 #include "core/kernels/cpu/linalg/cpu_features.h"
@@ -25,11 +26,17 @@ using namespace snug::kernels::cpu;
 
 struct Shape {
   int64_t tokens, documents, key_heads, value_heads, key_dim, value_dim, chunk;
+  StateForm form = StateForm::Delta;
 };
-// Qwen3-Next's and Qwen3.5's heads; short documents; other chunks.
-constexpr Shape kShapes[] = {{2048, 1, 16, 32, 128, 128, 64}, {256, 8, 16, 32, 128, 128, 64},
-                             {2048, 1, 16, 16, 128, 128, 64}, {2048, 1, 16, 32, 128, 128, 32},
-                             {2048, 1, 16, 32, 128, 128, 96}, {2048, 1, 16, 32, 128, 128, 128}};
+// Qwen3-Next's and Qwen3.5's heads; short documents; other chunks; Granite 4.0 H-Micro's heads.
+constexpr Shape kShapes[] = {{2048, 1, 16, 32, 128, 128, 64},
+                             {256, 8, 16, 32, 128, 128, 64},
+                             {2048, 1, 16, 16, 128, 128, 64},
+                             {2048, 1, 16, 32, 128, 128, 32},
+                             {2048, 1, 16, 32, 128, 128, 96},
+                             {2048, 1, 16, 32, 128, 128, 128},
+                             {2048, 1, 1, 64, 128, 64, 64, StateForm::Sum},
+                             {2048, 1, 1, 64, 128, 64, 128, StateForm::Sum}};
 
 // Normal numbers of float32, or pairs of bfloat16.
 std::vector<uint32_t> storage(int64_t elements, Scalar type) {
@@ -71,7 +78,7 @@ class Run {
     for (int64_t i = 0; i <= s.documents; ++i) borders_.push_back(int32_t(i * s.tokens));
     for (size_t i = 0; i < k_.size(); ++i) k_[i] = q_[(i * 7 + 1) % q_.size()];
     backward_.forward = {.sizes = {type, tokens_, s.key_heads, s.value_heads, s.key_dim,
-                                   s.value_dim, s.documents, s.tokens, s.chunk},
+                                   s.value_dim, s.documents, s.tokens, s.chunk, s.form},
                          .cu_seqlens = borders_.data(),
                          .q = q_.data(),
                          .k = k_.data(),
@@ -109,12 +116,17 @@ class Run {
 double forward_flops(const Shape& s) {
   const double tokens = double(s.tokens * s.documents), c = double(s.chunk);
   const double dk = double(s.key_dim), dv = double(s.value_dim);
+  if (s.form == StateForm::Sum)
+    return 2 * tokens *
+           (double(s.value_heads) * (2 * dk * dv + c * dv / 2) + double(s.key_heads) * c * dk / 2);
   return 2 * tokens *
          (double(s.value_heads) * (3 * dk * dv + c * dv) + double(s.key_heads) * c * dk);
 }
 double backward_flops(const Shape& s) {
   const double tokens = double(s.tokens * s.documents), c = double(s.chunk);
   const double dk = double(s.key_dim), dv = double(s.value_dim);
+  if (s.form == StateForm::Sum)
+    return 2 * tokens * double(s.value_heads) * (5 * dk * dv + c * (dv + 1.5 * dk));
   return 2 * tokens * double(s.value_heads) * (8 * dk * dv + c * (2.5 * dv + 3.5 * dk));
 }
 
@@ -123,12 +135,13 @@ void measure(const Shape& s, Scalar type, double budget) {
   const auto forward = snug::bench::best_time(budget, [&] { run.forward(); });
   const auto backward = snug::bench::best_time(budget, [&] { run.backward(); });
   fmt::print(
-      "{:5} tokens x {} {:2}/{} heads of {:3}/{:3} chunk {:3} {:>4}  forward {:7.2f} ms {:5.1f} %  "
+      "{:5} tokens x {} {:2}/{} heads of {:3}/{:3} chunk {:3} {} {:>4}  forward {:7.2f} ms {:5.1f} "
+      "%  "
       "backward {:7.2f} ms {:5.1f} %  {:6.1f} MiB\n",
       s.tokens, s.documents, s.key_heads, s.value_heads, s.key_dim, s.value_dim, s.chunk,
-      type == Scalar::F32 ? "f32" : "bf16", forward.seconds * 1e3,
-      100 * forward_flops(s) / forward.seconds / forward.bound, backward.seconds * 1e3,
-      100 * backward_flops(s) / backward.seconds / backward.bound,
+      s.form == StateForm::Sum ? "sum  " : "delta", type == Scalar::F32 ? "f32" : "bf16",
+      forward.seconds * 1e3, 100 * forward_flops(s) / forward.seconds / forward.bound,
+      backward.seconds * 1e3, 100 * backward_flops(s) / backward.seconds / backward.bound,
       double(run.workspace_bytes()) / (1 << 20));
 }
 
@@ -141,8 +154,9 @@ double seconds_of(const Work& work) {
 
 void once(char** argv) {
   const auto number = [&](int i) { return std::atoll(argv[i]); };
-  const Shape shape{number(1), 1, number(2), number(3), number(4), number(5), 64};
-  Run run(shape, Scalar::F32, int(number(6)));
+  const StateForm form = std::string_view(argv[1]) == "sum" ? StateForm::Sum : StateForm::Delta;
+  const Shape shape{number(2), 1, number(3), number(4), number(5), number(6), 64, form};
+  Run run(shape, Scalar::F32, int(number(7)));
   run.forward(), run.backward();  // the pages are there
   const double forward = seconds_of([&] { run.forward(); });
   fmt::print("{} {}\n", forward, seconds_of([&] { run.backward(); }));
@@ -151,7 +165,7 @@ void once(char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc == 7) {
+  if (argc == 8) {
     once(argv);
     return 0;
   }
