@@ -249,13 +249,13 @@ TEST_P(EachFamily, TrainsInAPipelineAsInOneProcess) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Decoders, EachFamily,
-                         ::testing::Values("ministral", "ministral3", "qwen3", "granite", "granite-hybrid", "olmo2",
-                                           "olmo3", "exaone4", "phi3", "gemma", "gemma2", "glm4",
-                                           "ernie4-5", "helium", "seed-oss", "lfm2-bias", "arcee",
-                                           "qwen3-5", "qwen3-next", "lfm2-moe", "deepseek-v3",
-                                           "smollm3", "starcoder2", "stablelm", "falcon",
-                                           "falcon-grouped", "opt", "opt-after", "olmoe", "mixtral",
-                                           "gpt-oss"),
+                         ::testing::Values("ministral", "ministral3", "qwen3", "granite",
+                                           "granite-hybrid", "olmo2", "olmo3", "exaone4", "phi3",
+                                           "gemma", "gemma2", "glm4", "ernie4-5", "helium",
+                                           "seed-oss", "lfm2-bias", "arcee", "qwen3-5",
+                                           "qwen3-next", "lfm2-moe", "deepseek-v3", "smollm3",
+                                           "starcoder2", "stablelm", "falcon", "falcon-grouped",
+                                           "opt", "opt-after", "olmoe", "mixtral", "gpt-oss"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::erase(name, '-');

@@ -70,6 +70,14 @@ DECODERS = {
     "granite-hybrid-dense": GraniteMoeHybridConfig(**SMALL, num_local_experts=0, shared_intermediate_size=40,
                                                    attention_multiplier=0.3, mamba_n_heads=8, mamba_d_head=8,
                                                    layer_types=["attention"] * 2, position_embedding_type="rope"),
+    # Experts in one tensor for all, beside an MLP that all tokens take.
+    "granite-hybrid-moe": GraniteMoeHybridConfig(**{**STEADY, "intermediate_size": 12}, num_local_experts=6, num_experts_per_tok=3,
+                                                 shared_intermediate_size=20, mamba_n_heads=8, mamba_d_head=8, mamba_d_state=12,
+                                                 layer_types=["mamba", "attention"]),
+    "granite-hybrid-balanced": GraniteMoeHybridConfig(**{**SMALL, "intermediate_size": 12}, num_local_experts=6,
+                                                      num_experts_per_tok=2, shared_intermediate_size=20, mamba_n_heads=8,
+                                                      mamba_d_head=8, layer_types=["attention"] * 2, position_embedding_type="rope",
+                                                      **BALANCED),
     "smollm3": SmolLM3Config(**SMALL, no_rope_layer_interval=2),
     # Within its positions, where nothing is scaled.
     "olmo2-dynamic": Olmo2Config(**{**SMALL, "num_hidden_layers": 1}, attention_bias=True, rope_parameters=dict(
@@ -271,11 +279,16 @@ def as_in_files(family, key, value):
         key = key.replace(".mlp.", ".block_sparse_moe.")
     if key.endswith(("conv.weight", "conv1d.weight")):
         value = value.squeeze(1)  # one row of taps a feature
+    if family == "granitemoehybrid":
+        key = key.replace("moe.router.", "moe.router.layer.")
     if ".experts." not in key:
         return {key: value.t() if family == "gpt2" and ".c_" in key and value.dim() == 2 else value}  # Conv1D keeps (in, out)
     prefix, fused = key.rsplit(".", 1)
     if family == "gpt_oss":
         return dict(expert_of_gpt_oss(f"{prefix}.{expert}.", fused, whole) for expert, whole in enumerate(value))
+    if family == "granitemoehybrid":
+        layer = "input_linear" if fused == "gate_up_proj" else "output_linear"
+        return {f"{prefix.removesuffix('.experts')}.{expert}.{layer}.weight": whole for expert, whole in enumerate(value)}
     layers = ("gate_proj", "up_proj") if fused == "gate_up_proj" else ("down_proj",)
     if family in ("mixtral", "lfm2_moe"):
         layers = [{"gate_proj": "w1", "up_proj": "w3", "down_proj": "w2"}[layer] for layer in layers]

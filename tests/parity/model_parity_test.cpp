@@ -309,18 +309,21 @@ std::string name_of(const ::testing::TestParamInfo<const char*>& info) {
 
 INSTANTIATE_TEST_SUITE_P(
     Cases, ModelParity,
-    ::testing::Values(
-        "llama", "llama3-rope", "llama-bias", "llama-linear", "llama-longrope", "mistral",
-        "ministral", "ministral3", "qwen2", "qwen2-windows", "qwen3", "granite", "granite-hybrid", "granite-hybrid-groups", "granite-hybrid-dense", "smollm3", "olmo2",
-        "olmo2-dynamic", "olmo3", "exaone4", "exaone4-full", "phi3", "phi3-longrope",
-        "phi3-factors", "gemma", "gemma2", "gemma3", "glm", "glm4", "ernie4-5", "helium",
-        "seed-oss", "lfm2", "lfm2-bias", "arcee", "qwen3-5", "qwen3-5-untied", "qwen3-5-moe",
-        "qwen3-next", "qwen2-moe", "lfm2-moe", "deepseek-v2", "deepseek-v3", "deepseek-v3-halves",
-        "glm4-moe", "glm4-moe-plain", "glm4-moe-lite", "dots1", "gpt2", "gpt2-untied", "gpt-neox",
-        "gpt-neox-serial", "falcon", "falcon-grouped", "falcon-shared-norm", "falcon-serial",
-        "starcoder2", "stablelm", "olmoe", "qwen3-moe", "mixtral", "gpt-oss", "olmoe-balanced",
-        "qwen3-moe-balanced", "mixtral-balanced", "gpt-oss-balanced", "opt", "opt-after",
-        "opt-plain", "t5", "t5-gated", "blip2-opt", "blip2-t5", "idefics3", "smolvlm"),
+    ::testing::Values("llama", "llama3-rope", "llama-bias", "llama-linear", "llama-longrope",
+                      "mistral", "ministral", "ministral3", "qwen2", "qwen2-windows", "qwen3",
+                      "granite", "granite-hybrid", "granite-hybrid-groups", "granite-hybrid-dense",
+                      "granite-hybrid-moe", "granite-hybrid-balanced", "smollm3", "olmo2",
+                      "olmo2-dynamic", "olmo3", "exaone4", "exaone4-full", "phi3", "phi3-longrope",
+                      "phi3-factors", "gemma", "gemma2", "gemma3", "glm", "glm4", "ernie4-5",
+                      "helium", "seed-oss", "lfm2", "lfm2-bias", "arcee", "qwen3-5",
+                      "qwen3-5-untied", "qwen3-5-moe", "qwen3-next", "qwen2-moe", "lfm2-moe",
+                      "deepseek-v2", "deepseek-v3", "deepseek-v3-halves", "glm4-moe",
+                      "glm4-moe-plain", "glm4-moe-lite", "dots1", "gpt2", "gpt2-untied", "gpt-neox",
+                      "gpt-neox-serial", "falcon", "falcon-grouped", "falcon-shared-norm",
+                      "falcon-serial", "starcoder2", "stablelm", "olmoe", "qwen3-moe", "mixtral",
+                      "gpt-oss", "olmoe-balanced", "qwen3-moe-balanced", "mixtral-balanced",
+                      "gpt-oss-balanced", "opt", "opt-after", "opt-plain", "t5", "t5-gated",
+                      "blip2-opt", "blip2-t5", "idefics3", "smolvlm"),
     name_of);
 
 // tests/oracles/language_part.py wrote these.

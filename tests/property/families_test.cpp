@@ -370,23 +370,22 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Mixtures,
                            return name;
                          });
 
-INSTANTIATE_TEST_SUITE_P(Shapes, Families,
-                         ::testing::Values("ministral", "ministral3", "qwen3", "granite",
-                                           "granite-hybrid", "granite-hybrid-groups", "smollm3",
-                                           "olmo2", "olmo3", "exaone4", "phi3", "gemma", "gemma2",
-                                           "gemma3", "glm", "glm4", "ernie4-5", "helium",
-                                           "seed-oss", "lfm2", "arcee", "qwen3-5", "qwen3-5-moe",
-                                           "qwen3-next", "qwen2-moe", "lfm2-moe", "deepseek-v2",
-                                           "deepseek-v3", "glm4-moe", "gpt-neox", "falcon",
-                                           "falcon-grouped", "falcon-serial", "starcoder2",
-                                           "stablelm", "olmoe", "qwen3-moe", "mixtral", "gpt-oss",
-                                           "mixtral-balanced", "qwen3-moe-balanced", "gpt2", "opt",
-                                           "opt-after", "t5", "t5-gated", "idefics3", "smolvlm"),
-                         [](const auto& info) {
-                           std::string name = info.param;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, Families,
+    ::testing::Values("ministral", "ministral3", "qwen3", "granite", "granite-hybrid",
+                      "granite-hybrid-moe", "granite-hybrid-groups", "smollm3", "olmo2", "olmo3",
+                      "exaone4", "phi3", "gemma", "gemma2", "gemma3", "glm", "glm4", "ernie4-5",
+                      "helium", "seed-oss", "lfm2", "arcee", "qwen3-5", "qwen3-5-moe", "qwen3-next",
+                      "qwen2-moe", "lfm2-moe", "deepseek-v2", "deepseek-v3", "glm4-moe", "gpt-neox",
+                      "falcon", "falcon-grouped", "falcon-serial", "starcoder2", "stablelm",
+                      "olmoe", "qwen3-moe", "mixtral", "gpt-oss", "mixtral-balanced",
+                      "qwen3-moe-balanced", "gpt2", "opt", "opt-after", "t5", "t5-gated",
+                      "idefics3", "smolvlm"),
+    [](const auto& info) {
+      std::string name = info.param;
+      std::replace(name.begin(), name.end(), '-', '_');
+      return name;
+    });
 
 // An encoder's output passes through all decoder blocks: each keeps its own input beside it.
 TEST(EncoderDecoder, WhatPassesThroughIsKeptOnce) {

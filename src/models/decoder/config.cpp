@@ -18,6 +18,8 @@ namespace {
 
 using nlohmann::json;
 
+constexpr int64_t kLargestMlp = int64_t{1} << 22;
+
 // Names that some families have for what others call otherwise.
 constexpr std::array<std::pair<const char*, const char*>, 10> kAliases = {{
     {"layer_norm_eps", "rms_norm_eps"},
@@ -238,12 +240,8 @@ void read_step_limits(Config& c, const std::string& where) {
 void read_mamba(Config& c, const std::string& where) {
   const ConfigFields fields(c.json, where);
   if (!c.json.contains("mamba_n_heads")) return;
-  if (fields.integer("num_local_experts", 0) != 0)
-    throw UserError(
-        "{}: num_local_experts = {}: {} models with experts are not supported; those without are, "
-        "as Granite 4.0 Micro, H-Micro, H-1B and H-350M",
-        where, fields.integer("num_local_experts"), c.family->model_type);
-  c.intermediate_size = fields.integer_between("shared_intermediate_size", 1, int64_t{1} << 22);
+  c.expert_size = c.intermediate_size;
+  c.intermediate_size = fields.integer_between("shared_intermediate_size", 1, kLargestMlp);
   c.conv_taps = fields.integer_between("mamba_d_conv", 1, kernels::kMostTaps);
   c.conv_bias = fields.boolean("mamba_conv_bias", true);
   c.mamba_bias = fields.boolean("mamba_proj_bias", false);
@@ -311,8 +309,6 @@ void read_layers(Config& c, const std::string& where) {
     c.json["sliding_window"] = nullptr;
   }
 }
-
-constexpr int64_t kLargestMlp = int64_t{1} << 22;
 
 // The MLP's size as LFM2's config means it: two thirds of what it says, rounded up.
 int64_t adjusted_size(const ConfigFields& fields, int64_t size) {
@@ -448,7 +444,8 @@ void read_sparse_layers(Config& c, const std::string& where) {
 // Which blocks have experts, and how many.
 void read_experts(Config& c, const std::string& where) {
   const ConfigFields fields(c.json, where);
-  if (!c.json.contains("num_experts_per_tok") || c.json.contains("mamba_n_heads")) return;
+  if (!c.json.contains("num_experts_per_tok") || fields.integer("num_local_experts", 1) == 0)
+    return;
   const char* count = fields.has("num_local_experts")       ? "num_local_experts"
                       : c.json.contains("n_routed_experts") ? "n_routed_experts"
                                                             : "num_experts";
@@ -459,7 +456,9 @@ void read_experts(Config& c, const std::string& where) {
     throw UserError("{}: {} layers of {} experts each are more than the {} that a model may have",
                     where, c.num_hidden_layers, c.num_experts, kMostExperts);
   read_router(c, fields);
-  c.expert_size = fields.integer_between("moe_intermediate_size", 1, 1 << 22, c.intermediate_size);
+  if (c.expert_size == 0)
+    c.expert_size =
+        fields.integer_between("moe_intermediate_size", 1, 1 << 22, c.intermediate_size);
   const double balance = fields.number("router_aux_loss_coef", 0.0);
   if (!std::isfinite(balance) || balance < 0)
     throw UserError("{}: router_aux_loss_coef = {} must be 0 or more", where, balance);
@@ -470,7 +469,7 @@ void read_experts(Config& c, const std::string& where) {
         fields.integer_between("shared_expert_intermediate_size", 1, kLargestMlp);
   if (fields.has("n_shared_experts"))
     c.shared_expert_size = c.expert_size * fields.integer_between("n_shared_experts", 0, 1 << 10);
-  if (c.family->fused_experts) {
+  if (c.family->biased_experts) {
     if (c.activation != ops::Activation::Silu)
       throw UserError("{}: the experts of a {} model have the activation silu, not \"{}\"", where,
                       c.family->model_type, fields.text("hidden_act"));

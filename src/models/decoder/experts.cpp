@@ -71,7 +71,7 @@ Experts::Experts(const Config& c, int64_t block, const std::string& layer)
     : config_(c),
       block_(block),
       router_(layer + c.family->names.router, nn::Role::Other, c.hidden_size, c.num_experts,
-              bias_if(c.family->fused_experts)),
+              bias_if(c.family->biased_experts)),
       shared_(shared_expert(c, layer)) {
   for (int64_t expert = 0; expert < c.num_experts; ++expert)
     experts_.push_back(
@@ -89,7 +89,7 @@ Experts::Experts(const Config& c, int64_t block, const std::string& layer)
 Experts::Expert Experts::make_expert(const std::string& name) const {
   const WeightNames& names = config_.family->names;
   const int64_t d = config_.hidden_size, f = config_.expert_size;
-  const nn::Bias bias = bias_if(config_.family->fused_experts);
+  const nn::Bias bias = bias_if(config_.family->biased_experts);
   const auto input = [&](const char* layer, int64_t features) {
     return nn::Linear(name + layer, nn::Role::MlpInput, d, features, bias);
   };

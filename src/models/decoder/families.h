@@ -79,9 +79,11 @@ struct Family {
   bool mlp_bias = false;         // the MLP's layers have biases, whatever the config says
   bool gated_attention = false;  // each head's output has a gate, which q_proj makes
   bool sinks = false;            // attention has a learned sink for each head
-  // Each expert's gate and up are one layer, and files have one tensor for all experts; every
-  // layer and the router have biases, and the gate is clamped.
-  bool fused_experts = false;
+  bool fused_experts = false;  // gate and up are one layer, and files have a tensor for all experts
+  // As gpt-oss has those: with biases, which the router has too, and a clamped gate; files have
+  // matrices as (in, out), and gates and ups take turns.
+  bool biased_experts = false;
+  bool mlp_beside_experts = false;  // blocks with experts have an MLP too, whose output is added
   // The router scores each expert by itself, and chooses by that plus a bias.
   bool sigmoid_router = false;
   double router_epsilon = 0;  // added to the sum by which weights are divided

@@ -100,16 +100,22 @@ std::optional<ExpertName> expert_name(const Family& family, const std::string& n
   const size_t found = name.find(experts);
   if (found == std::string::npos) return std::nullopt;
   const size_t number = found + experts.size(), layer = name.find('.', number) + 1;
+  if (name[number] < '0' || name[number] > '9') return std::nullopt;  // a router's
   const size_t kind = name.find('.', layer);
   return ExpertName{name.substr(0, number), std::stoll(name.substr(number, layer - number)),
                     name.substr(layer, kind - layer), name.substr(kind)};
 }
 
-// Number 3 of "model.layers.0.mlp.experts.down_proj_bias". Matrices are stacked as (in, out), and a
-// fused layer's gates and ups take turns.
+// Number 3 of "model.layers.0.mlp.experts.down_proj_bias", as gpt-oss names it, or of
+// "model.layers.0.block_sparse_moe.output_linear.weight". Biased experts' matrices are stacked as
+// (in, out), and a fused layer's gates and ups take turns.
 Placement in_stack(const Config& c, const nn::Parameter& parameter) {
   const std::optional<ExpertName> of = expert_name(*c.family, parameter.name);
   if (!of) return {.tensor = parameter.name};
+  if (!c.family->biased_experts)
+    return {.tensor = of->experts + of->layer + of->kind,
+            .stacked = c.num_experts,
+            .index = of->number};
   const bool is_bias = of->kind == ".bias";
   return {.tensor = of->experts + of->layer + (is_bias ? "_bias" : ""),
           .order =

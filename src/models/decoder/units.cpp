@@ -137,7 +137,7 @@ Block::Block(const Config& c, int64_t layer, const Rope* rope)
       mixer_(make_mixer(c, layer, name_, rope)) {
   if (c.layers[static_cast<size_t>(layer)].experts) {
     experts_.emplace(c, layer, name_);
-    return;
+    if (!c.family->mlp_beside_experts) return;
   }
   gate_up_ = gate_up_layers(c, name_);
   down_.emplace(name_ + c.family->names.down, nn::Role::MlpOutput, c.intermediate_size,
@@ -174,7 +174,12 @@ std::vector<std::vector<nn::Parameter*>> Block::experts() {
 
 at::Tensor Block::mlp(const at::Tensor& x, nn::State& state, const nn::Batch& batch,
                       const nn::Pass& pass) const {
-  if (experts_) return experts_->forward(x, state, batch, pass);
+  if (!experts_) return own_mlp(x, batch, pass);
+  const at::Tensor sum = experts_->forward(x, state, batch, pass);
+  return down_ ? at::add(sum, own_mlp(x, batch, pass)) : sum;
+}
+
+at::Tensor Block::own_mlp(const at::Tensor& x, const nn::Batch& batch, const nn::Pass& pass) const {
   if (!config_.family->gated)
     return nn::dropout(down_->forward_activated(
                            nn::project(x, {&gate_up_.front()}, nn::num_tokens(batch), pass)[0],

@@ -68,13 +68,14 @@ class Block final : public nn::Unit {
   // `state`: the unit's output, of which experts take note.
   at::Tensor mlp(const at::Tensor& x, nn::State& state, const nn::Batch& batch,
                  const nn::Pass& pass) const;
+  at::Tensor own_mlp(const at::Tensor& x, const nn::Batch& batch, const nn::Pass& pass) const;
 
   const Config& config_;
   std::string name_;
   // What `norms` of the family says: before and after attention, before and after the MLP.
   std::optional<Norm> before_attention_, after_attention_, before_mlp_, after_mlp_;
   std::unique_ptr<Mixer> mixer_;
-  std::optional<Experts> experts_;   // in place of the following
+  std::optional<Experts> experts_;   // in place of the following, or beside them
   std::vector<nn::Linear> gate_up_;  // gate and up, or one for both; up alone without a gate
   std::optional<nn::Linear> down_;
 };
