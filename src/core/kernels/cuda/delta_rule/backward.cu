@@ -66,7 +66,7 @@ __device__ void solve_back(const Back<T>& a, const WalkShared<C>& s, const Gates
 }
 
 template <int C, StateForm kForm, class T>
-__global__ void __launch_bounds__(kDeltaThreads) scan_back(Back<T> a) {
+__global__ void __launch_bounds__(kDeltaThreads, 1) scan_back(Back<T> a) {
   const Layout& layout = a.in.layout;
   const Scratch& scratch = a.in.scratch;
   const int64_t document = blockIdx.x / layout.value_heads, head = blockIdx.x % layout.value_heads;
