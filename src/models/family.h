@@ -79,8 +79,8 @@ void grow_vocabulary(Checkpoint& checkpoint, int64_t rows);
 // Gives those rows to tensors that are open anew.
 void add_rows_to_files(Checkpoint& checkpoint);
 
-// Reads a parameter from the checkpoint into a new tensor of `type`. For a slice only its elements
-// are read.
+// Reads a parameter from the checkpoint into a new tensor of `type`, a constant of float32. For a
+// slice only its elements are read.
 at::Tensor read_parameter(const Checkpoint& checkpoint, const nn::Parameter& parameter,
                           at::ScalarType type);
 // The smallest type that holds it as it is in the checkpoint: float32 for quantized weights but

@@ -66,14 +66,15 @@ struct Routing {
   int64_t num_experts = 0;  // of a block; 0: the model has none
   int64_t num_blocks = 0;   // with or without experts
   int64_t per_token = 0;
-  double balance = 0;       // weight of the loss that balances them, where the config asks for it
-  bool by_sigmoid = false;  // scores are no probabilities, which that loss is made of
+  double balance = 0;        // weight of the loss that balances them, where the config asks for it
+  bool may_balance = false;  // whether transformers has that loss for the family
 };
 
 // Attention heads of one kind.
 struct HeadCount {
   std::string what;
   int64_t count = 0;
+  bool is_split = true;  // else something that tensor parallelism does not split, whose count is 1
 };
 
 // Units that a recipe freezes or trains together: "language", "vision", "qformer", "projection".

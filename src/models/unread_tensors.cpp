@@ -72,7 +72,7 @@ std::vector<std::string> unread_tensors(const files::TensorSource& tensors,
                                         const std::set<const files::TensorInfo*>& read) {
   std::vector<std::string> names;
   for (const files::TensorInfo& tensor : tensors.tensors())
-    if (!read.contains(&tensor) && !is_buffer(tensor.name) &&
+    if (tensor.nbytes > 0 && !read.contains(&tensor) && !is_buffer(tensor.name) &&
         !is_of_further_tokens(tensors, tensor.name) && !is_bias_of_zeros(tensors, tensor) &&
         !is_copy_of_one(tensors, tensor, read))
       names.push_back(tensor.name);

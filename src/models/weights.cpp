@@ -494,6 +494,7 @@ void load_weights(Checkpoint& checkpoint, const std::vector<nn::Parameter*>& par
 
 at::Tensor read_parameter(const Checkpoint& checkpoint, const nn::Parameter& parameter,
                           at::ScalarType type) {
+  if (parameter.constant) type = at::kFloat;
   at::Tensor value = at::empty(parameter.shape, at::TensorOptions().dtype(type));
   read_into(value, checkpoint, find(checkpoint, parameter));
   return value;

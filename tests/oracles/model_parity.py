@@ -152,7 +152,7 @@ DECODERS = {
                               num_dense_layers=1, moe_intermediate_size=12, num_experts=6, num_experts_per_tok=3,
                               routed_scaling_factor=1.5),
     # Queries made directly; groups by their best expert.
-    "deepseek-v2": DeepseekV2Config(**LATENT, q_lora_rank=None, v_head_dim=6, n_shared_experts=2, first_k_dense_replace=1,
+    "deepseek-v2": DeepseekV2Config(**LATENT, q_lora_rank=None, v_head_dim=6, mlp_bias=True, n_shared_experts=2, first_k_dense_replace=1,
                                     topk_method="group_limited_greedy", n_group=4, topk_group=2, routed_scaling_factor=1.5),
     # Groups by their two best; a scaling that raises scores too.
     "deepseek-v3": DeepseekV3Config(**{**LATENT, "num_hidden_layers": 3}, q_lora_rank=12, v_head_dim=6, n_shared_experts=1,

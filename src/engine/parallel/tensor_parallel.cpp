@@ -29,12 +29,19 @@ std::string divisors(int64_t whole) {
 // Attention is split by heads, so that each rank has whole heads with their keys and values.
 void check_heads(const models::Model& model, int64_t ranks) {
   int64_t common = 0;
-  std::vector<std::string> counts;
+  std::vector<std::string> counts, whole;
   for (const models::HeadCount& heads : model.head_counts()) {
     common = std::gcd(common, heads.count);
     counts.push_back(fmt::format("{} {}", heads.count, heads.what));
+    if (!heads.is_split) whole.push_back(heads.what);
   }
   if (common % ranks == 0) return;
+  if (!whole.empty())
+    throw UserError(
+        "mesh tp={}: tensor parallelism does not split this model's {}; use fsdp={}, or ep={} for "
+        "a "
+        "mixture of experts",
+        ranks, fmt::join(whole, " and "), ranks, ranks);
   throw UserError(
       "mesh tp={}: the model has {}, and every rank needs the same number of each; use tp={}",
       ranks, fmt::join(counts, ", "), divisors(common));

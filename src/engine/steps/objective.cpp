@@ -25,11 +25,11 @@ double balance_of(const models::Model& model, const recipe::Recipe& recipe,
     throw UserError(
         "train.router_aux_loss_coef = {}: this model has no experts to balance; leave it out",
         balance);
-  if (balance > 0 && routing.by_sigmoid)
+  if (balance > 0 && !routing.may_balance)
     throw UserError(
-        "train.router_aux_loss_coef = {}: this model's router scores each expert by itself, and "
-        "its "
-        "experts are balanced by a bias that stays as it is; leave it out",
+        "train.router_aux_loss_coef = {}: models of this family have no loss that balances "
+        "experts, "
+        "in transformers neither; leave it out",
         balance);
   if (balance > 0 && mesh.size(dist::Axis::Context) > 1)
     throw UserError(

@@ -377,9 +377,13 @@ void read_sizes(Config& c, const std::string& where) {
   if (c.num_attention_heads % c.num_key_value_heads != 0)
     throw UserError("{}: {} attention heads cannot share {} key-value heads evenly", where,
                     c.num_attention_heads, c.num_key_value_heads);
-  if (c.rotated.dim < 2 || c.rotated.dim > c.head_dim || c.rotated.dim % 2 != 0)
-    throw UserError("{}: head_dim = {}, of which {} elements rotate; rotary embeddings need pairs",
-                    where, c.head_dim, c.rotated.dim);
+  const char* keys = c.latent_rank > 0 ? "qk_rope_head_dim" : "head_dim and partial_rotary_factor";
+  if (c.rotated.dim < 2 || c.rotated.dim % 2 != 0)
+    throw UserError("{}: by {} {} elements of a head rotate; rotary embeddings need pairs", where,
+                    keys, c.rotated.dim);
+  if (c.rotated.dim > c.head_dim)
+    throw UserError("{}: by {} {} of {} elements of a head rotate", where, keys, c.rotated.dim,
+                    c.head_dim);
 }
 
 // How a block chooses a token's experts.
@@ -405,13 +409,18 @@ void read_router(Config& c, const ConfigFields& fields) {
   router.chosen_groups = fields.integer_between("topk_group", 1, router.groups);
   router.best_of_group = c.router_bias ? 2 : 1;
   const int64_t of_a_group = c.num_experts / router.groups;
-  if (c.num_experts % router.groups != 0 || of_a_group < router.best_of_group ||
-      router.chosen_groups * of_a_group < router.k)
+  if (c.num_experts % router.groups != 0)
+    throw UserError("{}: {} experts do not make n_group = {} groups of one size", fields.where(),
+                    c.num_experts, router.groups);
+  if (of_a_group < router.best_of_group)
     throw UserError(
-        "{}: {} experts in n_group = {} groups, of which topk_group = {} give num_experts_per_tok "
-        "= "
-        "{} experts: this does not come out",
-        fields.where(), c.num_experts, router.groups, router.chosen_groups, router.k);
+        "{}: n_group = {} makes groups of {} experts; they are compared by their best {}",
+        fields.where(), router.groups, of_a_group, router.best_of_group);
+  if (router.chosen_groups * of_a_group < router.k)
+    throw UserError(
+        "{}: num_experts_per_tok = {}, but topk_group = {} groups of {} experts have {} together",
+        fields.where(), router.k, router.chosen_groups, of_a_group,
+        router.chosen_groups * of_a_group);
 }
 
 // Which blocks have experts: those that a list says, or all but some.
@@ -523,7 +532,12 @@ Config read_config(const json& file, const std::string& where) {
   const std::string type = ConfigFields(file, where).text("model_type");
   c.family = find_family(type);
   SNUG_CHECK(c.family != nullptr, "{}: no decoder family {}", where, type);
-  if (const auto unknown = unknown_keys(*c.family, file); !unknown.empty())
+  const std::vector<std::string> unknown = unknown_keys(*c.family, file);
+  for (const std::string& key : unknown)
+    if (const json usual = usual_values(*c.family, key); !usual.empty())
+      throw UserError("{}: {} = {} is not supported for a {} model, only {}", where, key,
+                      file[key].dump(), type, usual.back().dump());
+  if (!unknown.empty())
     throw UserError(
         "{}: snug does not know {} of a {} model, which may change what it computes; if not, "
         "remove {} from the file",

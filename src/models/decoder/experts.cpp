@@ -121,13 +121,13 @@ std::optional<Experts::Shared> Experts::shared_expert(const Config& c, const std
   if (c.shared_expert_size == 0) return std::nullopt;
   const std::string name = layer + c.family->names.shared_expert;
   const auto of = [&](const char* own, nn::Role role, int64_t in, int64_t out) {
-    return nn::Linear(name + own, role, in, out, nn::Bias::None);
+    return nn::Linear(name + own, role, in, out, bias_if(c.mlp_bias));
   };
   const int64_t d = c.hidden_size, f = c.shared_expert_size;
   Shared shared{of(".gate_proj", nn::Role::MlpInput, d, f),
                 of(".up_proj", nn::Role::MlpInput, d, f),
                 of(".down_proj", nn::Role::MlpOutput, f, d), std::nullopt};
-  if (c.shares_expert) shared.share = of("_gate", nn::Role::Other, d, 1);
+  if (c.shares_expert) shared.share.emplace(name + "_gate", nn::Role::Other, d, 1, nn::Bias::None);
   return shared;
 }
 

@@ -100,18 +100,10 @@ bool is_bookkeeping(const std::string& key) {
   return kBookkeeping.contains(key) || key.starts_with("_") || key.ends_with("_token_id");
 }
 
-// Keys that nobody described and that change nothing as they are. A decoder is causal unasked.
+// Keys that nobody described and that change nothing as they are.
 bool says_nothing(const Family& family, const std::string& key, const json& value) {
-  if (key == "is_causal") return value.is_null() || value == true;
-  if (key == "attn_output_gate") return value == family.gated_attention;
-  if (key == "output_gate_type") return value == "swish" || value == "silu";
-  if (key == "mamba_ssm_dtype") return value == "float32";
-  if (key == "scoring_func") return value == (family.sigmoid_router ? "sigmoid" : "softmax");
-  if (key == "topk_method") return family.sigmoid_router && value == "noaux_tc";
-  if (key == "moe_layer_freq" || key == "partial_rotary_factor") return value == 1;
-  if (key == "normalization_function") return value == "rmsnorm";
-  if (key == "norm_type") return value == (family.layer_norm ? "layer_norm" : "rms_norm");
-  if (key == "mlp_type") return value == (family.gated ? "gated" : "default");
+  if (const json usual = usual_values(family, key); !usual.empty())
+    return std::ranges::find(usual, value) != usual.end();
   return value.empty() || value == false || value == 0 || value == "";
 }
 
@@ -604,6 +596,21 @@ void add_family(const Family& family) {
 const Family* find_family(std::string_view model_type) {
   const auto found = std::ranges::find(families(), model_type, &Family::model_type);
   return found == families().end() ? nullptr : &*found;
+}
+
+// A decoder is causal unasked.
+json usual_values(const Family& family, const std::string& key) {
+  if (key == "is_causal") return json::array({nullptr, true});
+  if (key == "attn_output_gate") return json::array({family.gated_attention});
+  if (key == "output_gate_type") return json::array({"swish", "silu"});
+  if (key == "mamba_ssm_dtype") return json::array({"float32"});
+  if (key == "scoring_func") return json::array({family.sigmoid_router ? "sigmoid" : "softmax"});
+  if (key == "topk_method" && family.sigmoid_router) return json::array({"noaux_tc"});
+  if (key == "moe_layer_freq" || key == "partial_rotary_factor") return json::array({1});
+  if (key == "normalization_function") return json::array({"rmsnorm"});
+  if (key == "norm_type") return json::array({family.layer_norm ? "layer_norm" : "rms_norm"});
+  if (key == "mlp_type") return json::array({family.gated ? "gated" : "default"});
+  return json::array();
 }
 
 json default_config(const Family& family) {

@@ -115,6 +115,10 @@ nlohmann::json default_config(const Family& family);
 // Whether its blocks may have experts.
 bool is_mixture(const Family& family);
 
+// A key that the family has no place for, and what its config.json may say there: that which the
+// family computes anyway. Empty: any value that says nothing.
+nlohmann::json usual_values(const Family& family, const std::string& key);
+
 // The keys of a config.json that may change what the model computes and that the family has no
 // place for. A key whose value says nothing (null, false, 0, empty) does not count.
 std::vector<std::string> unknown_keys(const Family& family, const nlohmann::json& config);

@@ -315,13 +315,13 @@ std::vector<HeadCount> DecoderModel::head_counts() const {
       config_.num_attention_heads != config_.num_key_value_heads)
     counts.push_back({"layer of queries, keys and values in unequal parts", 1});
   if (config_.latent_rank > 0)
-    counts.push_back({"latent attention, which tensor parallelism does not split", 1});
+    counts.push_back({.what = "latent attention", .count = 1, .is_split = false});
   if (config_.delta_key_heads > 0)
-    counts.push_back({"gated delta rule, which tensor parallelism does not split", 1});
+    counts.push_back({.what = "gated delta rule", .count = 1, .is_split = false});
   if (!all_attend() && config_.mamba_heads > 0)
-    counts.push_back({"Mamba 2, which tensor parallelism does not split", 1});
+    counts.push_back({.what = "Mamba 2", .count = 1, .is_split = false});
   if (config_.num_experts > 0)
-    counts.push_back({"mixture of experts in a block, which tensor parallelism does not split", 1});
+    counts.push_back({.what = "mixture of experts in a block", .count = 1, .is_split = false});
   return counts;
 }
 

@@ -104,7 +104,7 @@ class DecoderModel final : public Model {
   Routing routing() const override {
     if (config_.num_experts == 0) return {};
     return {config_.num_experts, config_.num_hidden_layers, config_.router.k, config_.balance,
-            config_.router.scores == ops::RouterScores::Sigmoid};
+            config_.json.contains("router_aux_loss_coef")};
   }
   data::Reading reads() const override {
     return reading_of(config_.labels, config_.json.value("pad_token_id", nlohmann::json()),

@@ -407,6 +407,45 @@ TEST_F(FromConfig, ADecoderThatSeesWhatFollowsIsRefused) {
   EXPECT_NE(refusal(config).find("is_causal"), std::string::npos) << refusal(config);
 }
 
+// Groups of experts that do not come out, and values of keys of which only one is computed.
+TEST_F(FromConfig, RoutersAndLatentAttentionAreRefusedByName) {
+  const auto expect = [&](const char* shape, const json& patch, const char* words) {
+    json config = config_of(shape);
+    config.merge_patch(patch);
+    EXPECT_NE(refusal(config).find(words), std::string::npos) << refusal(config);
+  };
+  expect("deepseek-v3", {{"n_group", 3}}, "8 experts do not make n_group = 3 groups");
+  expect("deepseek-v3", {{"n_group", 8}}, "groups of 1 experts; they are compared by their best 2");
+  expect("deepseek-v3", {{"num_experts_per_tok", 5}}, "topk_group = 2 groups of 2 experts have 4");
+  expect("deepseek-v3", {{"scoring_func", "softmax"}},
+         "scoring_func = \"softmax\" is not supported for a deepseek_v3 model, only \"sigmoid\"");
+  expect("deepseek-v3", {{"moe_layer_freq", 2}}, "moe_layer_freq = 2");
+  expect("deepseek-v3", {{"v_head_dim", 13}}, "v_head_dim");
+  expect("deepseek-v3", {{"qk_rope_head_dim", 3}}, "by qk_rope_head_dim 3 elements");
+  expect("deepseek-v3", {{"num_key_value_heads", 2}}, "each of the 4 heads");
+  expect("deepseek-v2", {{"topk_method", "noaux_tc"}}, "known are \"greedy\"");
+  expect("deepseek-v2", {{"norm_topk_prob", true}}, "norm_topk_prob = true");
+  expect("glm4-moe", {{"rope_parameters", {{"partial_rotary_factor", 2.0}}}}, "24 of 12 elements");
+  expect("glm4-moe-lite", {{"mlp_layer_types", {"dense", "thin"}}}, "\"dense\" or \"sparse\"");
+  expect("granite-hybrid", {{"num_local_experts", -1}}, "num_local_experts");
+}
+
+// A router's bias keeps its bits whatever type is asked for.
+TEST(Constants, AreReadInFloat32) {
+  Checkpoint checkpoint =
+      open_checkpoint(std::filesystem::path(SNUG_SOURCE_DIR) / "tests/data/parity/deepseek-v3");
+  int found = 0;
+  for (const nn::Parameter* parameter : checkpoint.model->parameters()) {
+    if (!parameter->constant) continue;
+    ++found;
+    const at::Tensor value = read_parameter(checkpoint, *parameter, at::kBFloat16);
+    EXPECT_EQ(value.scalar_type(), at::kFloat);
+    EXPECT_FALSE(value.equal(value.to(at::kBFloat16).to(at::kFloat)));
+    EXPECT_FALSE(parameter->trained);
+  }
+  EXPECT_EQ(found, 1);
+}
+
 // What transformers reads otherwise than a plain reading would, or does not read at all.
 TEST_F(FromConfig, RotaryScalingThatTransformersReadsOtherwiseIsRefused) {
   const auto expect = [&](const char* shape, const json& patch, const char* words) {
@@ -499,7 +538,8 @@ TEST_F(FromConfig, StarCoder2SaysWhatAllOfThemAre) {
   config["mlp_type"] = "default";
   EXPECT_NO_THROW(make(config));
   config["norm_type"] = "rms_norm";
-  EXPECT_NE(refusal(config).find("does not know norm_type"), std::string::npos) << refusal(config);
+  EXPECT_NE(refusal(config).find("norm_type = \"rms_norm\" is not supported"), std::string::npos)
+      << refusal(config);
 }
 
 // Its own names count, and are written; what only some of its models do is refused.

@@ -115,6 +115,16 @@ TEST_F(StoredWeights, MayHoldOldBuffersAndCopies) {
   EXPECT_EQ(load(), "");
 }
 
+// A block that predicts a further token stands behind the last one.
+TEST_F(StoredWeights, OfFurtherTokensAndWithoutElementsAreLeftOut) {
+  add("model.layers.2.mlp.gate_proj.weight", DType::F32, {1}, 1);
+  EXPECT_THAT(refusal(), HasSubstr("model.layers.2.mlp.gate_proj.weight"));
+  add("model.layers.2.eh_proj.weight", DType::F32, {1}, 1);
+  EXPECT_EQ(load(), "");
+  add("model.layers.0.mlp.shared.weight", DType::F32, {0}, 1);
+  EXPECT_EQ(load(), "");
+}
+
 // As no program writes them.
 TEST_F(StoredWeights, AreRefusedWithoutDimensions) {
   for (const char* const name : {"model.norm.weight", "model.embed_tokens.weight"}) {
