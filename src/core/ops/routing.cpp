@@ -54,20 +54,30 @@ at::Tensor in_chosen_groups(const at::Tensor& scores, const Router& router) {
   return at::add(grouped, shift.unsqueeze(2)).view(scores.sizes());
 }
 
-// (T, k): by what is chosen among them.
-at::Tensor choose(const at::Tensor& scores, const Router& router) {
+// The scores and the numbers of a token's experts, both (T, k).
+std::tuple<at::Tensor, at::Tensor> choose(const at::Tensor& scores, const Router& router) {
+  const auto best = [&](const at::Tensor& by) {
+    return at::topk(by, router.k, 1, /*largest=*/true, /*sorted=*/true);
+  };
+  if (!router.bias.defined() && router.groups == 1) return best(scores);
   at::Tensor by = router.bias.defined() ? at::add(scores, router.bias) : scores;
   if (router.groups > 1) by = in_chosen_groups(by, router);
-  return std::get<1>(at::topk(by, router.k, 1, /*largest=*/true, /*sorted=*/true));
+  const at::Tensor experts = std::get<1>(best(by));
+  return {scores.gather(1, experts), experts};
+}
+
+// (T, 1): what normalized weights are divided by.
+at::Tensor sum_of(const at::Tensor& chosen, const Router& router) {
+  at::Tensor sums = chosen.sum(1, /*keepdim=*/true);
+  return router.epsilon == 0 ? sums : sums.add_(router.epsilon);
 }
 
 struct RouteFunction : torch::autograd::Function<RouteFunction> {
   static variable_list forward(AutogradContext* ctx, const at::Tensor& logits, const Router& router,
                                bool summed, const std::optional<at::Tensor>& real) {
     const at::Tensor scores = scores_of(logits, router);
-    const at::Tensor experts = choose(scores, router);
-    at::Tensor weights = scores.gather(1, experts);
-    if (router.normalized) weights.div_(weights.sum(1, /*keepdim=*/true).add_(router.epsilon));
+    auto [weights, experts] = choose(scores, router);
+    if (router.normalized) weights.div_(sum_of(weights, router));
     if (router.scale != 1) weights.mul_(router.scale);
     carry(ctx, router);
     ctx->mark_non_differentiable({experts});
@@ -85,7 +95,7 @@ struct RouteFunction : torch::autograd::Function<RouteFunction> {
     if (router.scale != 1) d_chosen = d_chosen * router.scale;
     if (router.normalized) {
       const at::Tensor chosen = scores.gather(1, experts);
-      const at::Tensor sums = chosen.sum(1, /*keepdim=*/true).add_(router.epsilon);
+      const at::Tensor sums = sum_of(chosen, router);
       const at::Tensor along = (d_chosen * chosen).sum(1, /*keepdim=*/true) / sums;
       d_chosen = (d_chosen - along) / sums;
     }

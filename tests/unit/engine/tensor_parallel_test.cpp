@@ -287,14 +287,9 @@ TEST_F(CutModel, QuantizesItsSlicesToTheWholesNumbers) {
   EXPECT_EQ(quantized, 14);
 }
 
-// A model with blocks that tensor parallelism refuses: of experts, of the gated delta rule, of
-// Mamba 2.
-bool is_not_split(models::Model& model) {
-  return std::ranges::any_of(linears_of(model), [](const nn::Linear* layer) {
-    return layer->name().find(".experts.") != std::string::npos ||
-           layer->name().find(".linear_attn.") != std::string::npos ||
-           layer->name().find(".mamba.") != std::string::npos;
-  });
+// A model with blocks that tensor parallelism refuses.
+bool is_not_split(const models::Model& model) {
+  return !std::ranges::all_of(model.head_counts(), &models::HeadCount::is_split);
 }
 
 // Layers that feed the residual stream are split along inputs, the others along outputs (Shoeybi et
