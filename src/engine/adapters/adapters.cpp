@@ -235,6 +235,19 @@ std::shared_ptr<nn::Adapter> new_adapter(const nn::Linear& linear,
   return adapter;
 }
 
+// Whether PEFT adapts the tensor, of all experts, by its name: gpt-oss' matrices of (in, out).
+bool is_stack_of_peft(const models::Placement& place) {
+  return place.stacked > 0 && place.transposed;
+}
+
+// Whether experts are adapted that are one tensor in files, by a name of the files alone (Granite).
+bool adapts_part_of_stack(models::Model& model, const checkpoint::AdapterConfig& config) {
+  return std::ranges::any_of(linears_of(model), [&](const nn::Linear* linear) {
+    return checkpoint::adapts(config, linear->name()) &&
+           model.placement(models::Layout::HuggingFace, linear->weight()).stacked > 0;
+  });
+}
+
 // peft makes of experts' adapters one of transformers 5's single parameter, and cannot of all.
 std::string unloadable_in_peft(const std::vector<nn::Linear*>& linears,
                                const checkpoint::AdapterConfig& config) {
@@ -249,7 +262,7 @@ std::string unloadable_in_peft(const std::vector<nn::Linear*>& linears,
     const bool adapted = checkpoint::adapts(config, name);
     const size_t at = name.find(".experts.");
     if (at == std::string::npos) {
-      shared |= name.find(".shared_expert.") != std::string::npos;
+      shared |= name.find(".shared_expert") != std::string::npos;
       dense |= adapted && name.find(".mlp.") != std::string::npos;
       continue;
     }
@@ -307,8 +320,10 @@ checkpoint::AdapterConfig adapter_config(models::Model& model, const recipe::Lor
   check_rank(linears, config);
   const std::vector<checkpoint::ExpertStack> stacks = expert_stacks(model);
   check_stacks(stacks, config);
-  if (const std::string why = stacks.empty() ? unloadable_in_peft(linears, config) : "";
-      !why.empty())
+  std::string why = stacks.empty() ? unloadable_in_peft(linears, config) : "";
+  if (stacks.empty() && adapts_part_of_stack(model, config))
+    why = "there they are one parameter of another name";
+  if (!why.empty())
     warn(
         "peft does not load these adapters of experts into a model of transformers 5: {}; snug "
         "generate, evaluate and merge do",
@@ -324,7 +339,7 @@ std::vector<checkpoint::ExpertStack> expert_stacks(models::Model& model) {
   std::vector<checkpoint::ExpertStack> stacks;
   for (const nn::Linear* linear : linears_of(model)) {
     const models::Placement place = model.placement(models::Layout::HuggingFace, linear->weight());
-    if (place.stacked == 0) continue;
+    if (!is_stack_of_peft(place)) continue;
     const auto known = std::ranges::find(stacks, place.tensor, &checkpoint::ExpertStack::parameter);
     if (known == stacks.end())
       stacks.push_back({place.tensor, {linear->name()}, place.order.differs()});

@@ -60,7 +60,7 @@ void quantize_weights(models::Model& model, const recipe::Recipe& recipe,
 // quantize: sets it, and says so.
 void resolve_quantize(recipe::Recipe& recipe, const std::filesystem::path& folder);
 
-// Experts whose weights files have in one tensor.
+// Experts whose weights files have in one tensor, which PEFT adapts as one.
 std::vector<checkpoint::ExpertStack> expert_stacks(models::Model& model);
 
 // Removes all adapters, which leaves the base model.

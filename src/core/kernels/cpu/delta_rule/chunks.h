@@ -200,9 +200,10 @@ int64_t workspace_bytes(const DeltaRuleForward& args) {
 template <class Scratch>
 std::vector<Scratch> scratch_of_threads(const DeltaRuleForward& args, void* workspace) {
   Carver carver(workspace);
+  const int threads = resolve_threads(args.num_threads);
   std::vector<Scratch> work;
-  for (int t = 0; t < resolve_threads(args.num_threads); ++t)
-    work.emplace_back(carver, args.sizes, active_kernels().tile);
+  work.reserve(static_cast<size_t>(threads));
+  for (int t = 0; t < threads; ++t) work.emplace_back(carver, args.sizes, active_kernels().tile);
   return work;
 }
 

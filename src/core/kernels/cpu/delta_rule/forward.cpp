@@ -89,7 +89,7 @@ class ForwardTask {
 
 int64_t heads_per_task(const DeltaRuleSizes& sizes, int threads) {
   const int64_t groups = std::max<int64_t>(sizes.num_documents * sizes.num_key_heads, 1);
-  const int64_t parts = threads == 1 ? 1 : ceil_div(2 * threads, groups);
+  const int64_t parts = threads == 1 ? 1 : ceil_div(int64_t{2} * threads, groups);
   return std::clamp<int64_t>(group_of(sizes) / parts, 1, kMostHeads);
 }
 
