@@ -111,6 +111,23 @@ size_t common_prefix(std::string_view a, std::string_view b) {
   return static_cast<size_t>(std::ranges::mismatch(a, b).in1 - a.begin());
 }
 
+// LFM2's, with and without experts.
+constexpr WeightNames kLfm2Names = {.output = "self_attn.out_proj",
+                                    .q_norm = "self_attn.q_layernorm",
+                                    .k_norm = "self_attn.k_layernorm",
+                                    .first_norm = "operator_norm",
+                                    .second_norm = "ffn_norm",
+                                    .gate = "feed_forward.w1",
+                                    .up = "feed_forward.w3",
+                                    .down = "feed_forward.w2",
+                                    .router = "feed_forward.gate",
+                                    .experts = "feed_forward.experts",
+                                    .expert_gate = "w1",
+                                    .expert_up = "w3",
+                                    .expert_down = "w2",
+                                    .router_bias = "feed_forward.expert_bias",
+                                    .norm = "model.embedding_norm"};
+
 // A deque: models point to their rows.
 std::deque<Family>& rows() {
   static std::deque<Family> all = {
@@ -367,15 +384,7 @@ std::deque<Family>& rows() {
       {.model_type = "lfm2",
        .class_name = "Lfm2ForCausalLM",
        .qk_norm = QkNorm::Head,
-       .names = {.output = "self_attn.out_proj",
-                 .q_norm = "self_attn.q_layernorm",
-                 .k_norm = "self_attn.k_layernorm",
-                 .first_norm = "operator_norm",
-                 .second_norm = "ffn_norm",
-                 .gate = "feed_forward.w1",
-                 .up = "feed_forward.w3",
-                 .down = "feed_forward.w2",
-                 .norm = "model.embedding_norm"},
+       .names = kLfm2Names,
        .defaults = R"({"num_key_value_heads": 8, "norm_eps": 1e-5, "rope_theta": 1000000.0,
                        "conv_L_cache": 3, "conv_bias": false, "block_ff_dim": null,
                        "block_auto_adjust_ff_dim": true, "block_multiple_of": 256,
@@ -387,21 +396,7 @@ std::deque<Family>& rows() {
        .qk_norm = QkNorm::Head,
        .sigmoid_router = true,
        .router_epsilon = 1e-6,
-       .names = {.output = "self_attn.out_proj",
-                 .q_norm = "self_attn.q_layernorm",
-                 .k_norm = "self_attn.k_layernorm",
-                 .first_norm = "operator_norm",
-                 .second_norm = "ffn_norm",
-                 .gate = "feed_forward.w1",
-                 .up = "feed_forward.w3",
-                 .down = "feed_forward.w2",
-                 .router = "feed_forward.gate",
-                 .experts = "feed_forward.experts",
-                 .expert_gate = "w1",
-                 .expert_up = "w3",
-                 .expert_down = "w2",
-                 .router_bias = "feed_forward.expert_bias",
-                 .norm = "model.embedding_norm"},
+       .names = kLfm2Names,
        .defaults = R"({"num_key_value_heads": 8, "norm_eps": 1e-5, "rope_theta": 1000000.0,
                        "conv_L_cache": 3, "conv_bias": false, "layer_types": null,
                        "tie_embedding": null, "max_position_embeddings": 128000,
