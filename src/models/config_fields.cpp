@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/config_fields.h"
 
+#include <cmath>
 #include <utility>
 
 #include "base/error.h"
@@ -76,6 +77,13 @@ int64_t ConfigFields::integer_between(const char* key, int64_t least, int64_t mo
   const int64_t value = integer(key, fallback);
   if (value < least || value > most)
     throw UserError("{}: {} = {} is out of range ({} to {})", where_, key, value, least, most);
+  return value;
+}
+
+double ConfigFields::positive(const char* key, std::optional<double> fallback) const {
+  const double value = number(key, fallback);
+  if (!std::isfinite(value) || value <= 0)
+    throw UserError("{}: {} = {} must be positive", where_, key, value);
   return value;
 }
 

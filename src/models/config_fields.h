@@ -36,6 +36,8 @@ class ConfigFields {
   // Throws UserError for a value outside the range.
   int64_t integer_between(const char* key, int64_t least, int64_t most,
                           std::optional<int64_t> fallback = {}) const;
+  // A finite number above 0.
+  double positive(const char* key, std::optional<double> fallback = {}) const;
   // From 0 to less than 1.
   double probability(const char* key, double fallback) const;
 

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "models/config_fields.h"
+#include "models/decoder/families.h"
 #include "models/unread_tensors.h"
 
 namespace snug::models {
@@ -27,7 +28,9 @@ struct Type {
 };
 
 // tests/oracles/language_part.py compares each with transformers.
-constexpr std::array<Type, 10> kTypes = {{{"gemma3", "gemma3_text"},
+constexpr std::array<Type, 12> kTypes = {{{"gemma3", "gemma3_text"},
+                                          {"gemma4", "gemma4_text"},
+                                          {"gemma4_unified", "gemma4_unified_text"},
                                           {"internvl", "qwen2"},
                                           {"llava", "llama"},
                                           {"llava_onevision", "qwen2"},
@@ -52,10 +55,15 @@ constexpr const char* kOfQwen2Vl =
     R"({"vocab_size": 152064, "hidden_size": 8192, "intermediate_size": 29568, "num_hidden_layers": 80,
         "num_attention_heads": 64, "num_key_value_heads": 8, "rms_norm_eps": 1e-5,
         "rope_theta": 1000000.0})";
-constexpr std::array<Defaults, 10> kDefaults = {
+constexpr const char* kOfGemma4 =
+    R"({"vocab_size": 262144, "hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 30,
+        "num_attention_heads": 8})";
+constexpr std::array<Defaults, 12> kDefaults = {
     {{"gemma3_text", "gemma3_text",
       R"({"vocab_size": 262208, "hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 26,
           "num_attention_heads": 8})"},
+     {"gemma4_text", "gemma4_text", kOfGemma4},
+     {"gemma4_unified_text", "gemma4_unified_text", kOfGemma4},
      {"llama", "llama",
       R"({"vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32,
           "num_attention_heads": 32})"},
@@ -133,7 +141,8 @@ std::optional<std::string> language_name(std::string_view name) {
     if (name.starts_with("lm_head.") || name.starts_with("model.")) return std::string(name);
     return "model." + std::string(name);
   }
-  for (const char* own : {"lm_head.", "model.layers.", "model.embed_tokens.", "model.norm."})
+  for (const char* own : {"lm_head.", "model.layers.", "model.embed_tokens.", "model.norm.",
+                          "model.embed_tokens_per_layer.", "model.per_layer_"})
     if (name.starts_with(own)) return std::string(name);
   return std::nullopt;
 }
@@ -197,10 +206,17 @@ LanguagePart language_part(const json& config, const std::string& where,
   const std::string label = all->label();
   files::TensorSource::Parts parts = files::TensorSource::take_apart(std::move(all));
   std::vector<files::PlacedTensor> own;
+  // Whether the language model's own files have a tensor for all experts too.
+  const decoder::Family* family =
+      decoder::find_family(part.config["model_type"].get<std::string>());
+  const bool in_one = family != nullptr && family->fused_experts;
   for (files::PlacedTensor& tensor : parts.tensors) {
     if (auto name = language_name(tensor.info.name)) {
       tensor.info.name = std::move(*name);
-      std::ranges::move(experts_of(tensor), std::back_inserter(own));
+      if (in_one)
+        own.push_back(std::move(tensor));
+      else
+        std::ranges::move(experts_of(tensor), std::back_inserter(own));
     } else {
       ++part.num_left_out;
       part.bytes_left_out += tensor.info.nbytes;

@@ -90,6 +90,8 @@ class Model {
   virtual Dimensions dimensions() const = 0;
   virtual Routing routing() const { return {}; }
   virtual Placement placement(Layout layout, const nn::Parameter& parameter) const = 0;
+  // Whether Hugging Face's files of this model may have a tensor that nothing reads.
+  virtual bool may_leave_out(const std::string& /*tensor*/) const { return false; }
   // The Hugging Face config.json of this model.
   virtual nlohmann::json hugging_face_config() const = 0;
   // LitGPT's model_config.yaml of this model. Throws UserError if LitGPT does not have this family.

@@ -351,6 +351,8 @@ void quantize_from(const Checkpoint& checkpoint, const nn::Parameter& parameter,
 // head that the config does not mention.
 void refuse_unread(const Checkpoint& checkpoint, const std::set<const files::TensorInfo*>& read) {
   std::vector<std::string> names = unread_tensors(*checkpoint.tensors, read);
+  const Model& model = checkpoint.stored != nullptr ? *checkpoint.stored : *checkpoint.model;
+  std::erase_if(names, [&](const std::string& name) { return model.may_leave_out(name); });
   if (names.empty()) return;
   const size_t count = names.size();
   constexpr size_t kShown = 4;
@@ -434,7 +436,8 @@ void grow_vocabulary(Checkpoint& checkpoint, int64_t rows) {
     throw UserError("a model {} takes no more tokens than its vocabulary has (tokens.add)",
                     reads.image_size > 0 ? "that looks at pictures" : "with an encoder");
   nlohmann::json config = before.hugging_face_config();
-  config["vocab_size"] = rows;
+  for (const char* key : {"vocab_size", "vocab_size_per_layer_input"})
+    if (config.contains(key)) config[key] = rows;
   checkpoint.model = model_like(before, config);
   checkpoint.has_more_rows = true;
   add_rows_to_files(checkpoint);

@@ -160,6 +160,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"fsdp", "cp=2", "gpt2"}, Case{"ddp", "cp=2", "opt-plain"},
                       Case{"fsdp", "cp=2", "opt"}, Case{"fsdp", "cp=2", "llama-bias"},
                       Case{"fsdp", "cp=2", "gemma3"},
+                      Case{"fsdp", "cp=2", "gemma4-shared", kInProportion, "SGD"},
                       Case{"fsdp", "cp=2", "deepseek-v3", kInProportion, "SGD"},
                       Case{"fsdp", "cp=2", "gpt-oss", kInProportion, "SGD"},
                       Case{"fsdp", "cp=2", "llama", [](recipe::Recipe&) {}, "accumulation", 1},

@@ -225,7 +225,7 @@ TEST_P(ManyRanks, TrainAsOneDoes) {
                         (recipe.optimizer.name == "adamw_8bit" && c.has_tied_weights()) ||
                         (recipe.lora.enabled && c.has_experts());
     EXPECT_LE(d->element, coarse ? 1e-4 : 2e-5) << d->worst;
-    EXPECT_LE(d->grown, 5e-4);
+    EXPECT_LE(d->grown, coarse ? 1e-3 : 5e-4);
     EXPECT_LE(d->unseen, 5 * recipe.optimizer.lr * 1.01);
   }
 }
@@ -251,11 +251,12 @@ TEST_P(EachFamily, TrainsInAPipelineAsInOneProcess) {
 INSTANTIATE_TEST_SUITE_P(Decoders, EachFamily,
                          ::testing::Values("ministral", "ministral3", "qwen3", "granite",
                                            "granite-hybrid", "olmo2", "olmo3", "exaone4", "phi3",
-                                           "gemma", "gemma2", "glm4", "ernie4-5", "helium",
-                                           "seed-oss", "lfm2-bias", "arcee", "qwen3-5",
-                                           "qwen3-next", "lfm2-moe", "deepseek-v3", "smollm3",
-                                           "starcoder2", "stablelm", "falcon", "falcon-grouped",
-                                           "opt", "opt-after", "olmoe", "mixtral", "gpt-oss"),
+                                           "gemma", "gemma2", "gemma4", "gemma4-shared",
+                                           "gemma4-moe", "glm4", "ernie4-5", "helium", "seed-oss",
+                                           "lfm2-bias", "arcee", "qwen3-5", "qwen3-next",
+                                           "lfm2-moe", "deepseek-v3", "smollm3", "starcoder2",
+                                           "stablelm", "falcon", "falcon-grouped", "opt",
+                                           "opt-after", "olmoe", "mixtral", "gpt-oss"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::erase(name, '-');
@@ -272,8 +273,8 @@ void expect_equal_within_rounding(const Distance& d, const recipe::OptimizerOpti
   const bool may_stand_out = cuts_sums && (is_adam || is_deep);
   const bool stands_out = is_adam && is_deep;
   // Its gates are clamped: a rounding decides whether one at the limit has a gradient, which shows
-  // in all later steps.
-  const double more = model == "gpt-oss" ? 20 : 1;
+  // in all later steps. A Gemma 4's scores of attention are not divided by anything.
+  const double more = model == "gpt-oss" ? 20 : model.starts_with("gemma4") ? 3 : 1;
   EXPECT_LE(d.loss, more * (is_deep ? 1e-6 : 3e-7));
   EXPECT_LE(d.whole, more * (stands_out ? 2e-6 : 3e-7));
   EXPECT_LE(d.tensor, more * (stands_out                 ? 2e-5
@@ -394,8 +395,9 @@ INSTANTIATE_TEST_SUITE_P(Strategies, ManyRanks,
 INSTANTIATE_TEST_SUITE_P(
     Experts, ManyRanks,
     ::testing::Values(Case{"auto", "ep=2", "olmoe-balanced"}, Case{"auto", "ep=2", "mixtral"},
-                      Case{"auto", "ep=2", "gpt-oss"}, Case{"auto", "ep=4", "olmoe"},
-                      Case{"auto", "dp=2,ep=2", "mixtral"}, Case{"zero1", "fsdp=2,ep=2", "olmoe"},
+                      Case{"auto", "ep=2", "gpt-oss"}, Case{"auto", "ep=2", "gemma4-moe"},
+                      Case{"auto", "ep=4", "olmoe"}, Case{"auto", "dp=2,ep=2", "mixtral"},
+                      Case{"zero1", "fsdp=2,ep=2", "olmoe"},
                       Case{"zero2", "fsdp=2,ep=2", "mixtral"},
                       Case{"fsdp", "fsdp=2,ep=2", "gpt-oss-balanced"},
                       Case{"auto", "pp=2,ep=2", "qwen3-moe-balanced"}));
@@ -408,16 +410,16 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"ddp", "dp=2", "idefics3"}, Case{"fsdp", "fsdp=2", "smolvlm"}));
 
 // More flows from stage to stage: what an encoder has read, pictures, tables of biases.
-INSTANTIATE_TEST_SUITE_P(FamiliesInPipelines, ManyRanks,
-                         ::testing::Values(Case{"auto", "pp=2", "gpt2"}, Case{"auto", "pp=2", "t5"},
-                                           Case{"auto", "pp=2", "gemma3"},
-                                           Case{"auto", "pp=2", "gpt-neox"},
-                                           Case{"auto", "pp=2", "qwen3-moe-balanced"},
-                                           Case{"auto", "pp=2", "blip2-opt", "1f1b", 2},
-                                           Case{"auto", "pp=4", "blip2-t5"},
-                                           Case{"auto", "pp=2", "idefics3"},
-                                           Case{"auto", "pp=2", "smolvlm"},
-                                           Case{"zero1", "pp=2,fsdp=2", "t5", "1f1b", 2}));
+INSTANTIATE_TEST_SUITE_P(
+    FamiliesInPipelines, ManyRanks,
+    ::testing::Values(Case{"auto", "pp=2", "gpt2"}, Case{"auto", "pp=2", "t5"},
+                      Case{"auto", "pp=2", "gemma3"}, Case{"auto", "pp=2", "gemma4-shared"},
+                      Case{"auto", "pp=2", "gemma4-shared", "1f1b", 2},
+                      Case{"auto", "pp=2", "gpt-neox"}, Case{"auto", "pp=2", "qwen3-moe-balanced"},
+                      Case{"auto", "pp=2", "blip2-opt", "1f1b", 2},
+                      Case{"auto", "pp=4", "blip2-t5"}, Case{"auto", "pp=2", "idefics3"},
+                      Case{"auto", "pp=2", "smolvlm"},
+                      Case{"zero1", "pp=2,fsdp=2", "t5", "1f1b", 2}));
 
 // What ranks share of a layer: tables of positions, q, k and v in one product. A head each is all
 // that two ranks can have of this GPT-2.

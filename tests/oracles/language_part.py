@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import torch
-from parity_case import jitter, mild, write_case
+from parity_case import jitter, mild, scaled, write_case
 from transformers import CONFIG_MAPPING, AutoModelForImageTextToText
 
 VOCABULARY, LENGTH = 64, 16
@@ -25,6 +25,16 @@ CASES = {
                              full_attention=dict(rope_type="linear", factor=2.0, rope_theta=1e6),
                              sliding_attention=dict(rope_type="default", rope_theta=1e4))),
         vision_config=CLIP, mm_tokens_per_image=1, image_token_index=60, boi_token_index=61, eoi_token_index=62),
+    # As E2B, with experts besides: embeddings by layer, other heads in layers that see all, keys of other layers.
+    "gemma4": dict(
+        text_config=dict(TEXT, model_type="gemma4_text", head_dim=8, global_head_dim=16, num_hidden_layers=3, sliding_window=5,
+                         rms_norm_eps=1e-1, num_kv_shared_layers=1, use_double_wide_mlp=True, hidden_size_per_layer_input=4,
+                         vocab_size_per_layer_input=VOCABULARY, enable_moe_block=True, num_experts=4, top_k_experts=2,
+                         moe_intermediate_size=12, tie_word_embeddings=True,
+                         layer_types=["sliding_attention", "full_attention", "full_attention"]),
+        vision_config=dict(hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1, num_key_value_heads=1,
+                           head_dim=8, patch_size=4, position_embedding_size=16), audio_config=None,
+        boi_token_id=61, eoi_token_id=62, image_token_id=60, video_token_id=63, boa_token_id=61, eoa_token_index=62, audio_token_id=63),
     "mistral3": dict(
         text_config=dict(TEXT, model_type="ministral3", head_dim=12, tie_word_embeddings=True, rope_parameters=dict(
             rope_type="yarn", rope_theta=10000.0, factor=4.0, original_max_position_embeddings=6,
@@ -67,9 +77,13 @@ def own(key, value):
     key = key.replace("language_model.", "")
     if key.endswith("conv1d.weight"):
         value = value.squeeze(1)  # one row of taps a feature
+    if key.endswith("per_expert_scale"):
+        value = value.unsqueeze(1)
     if ".experts." not in key:
         return {key: value}
     prefix, fused = key.rsplit(".", 1)
+    if ".mlp." not in key:  # Gemma 4's
+        return {f"{prefix}.{expert}.{fused}.weight": whole for expert, whole in enumerate(value)}
     layers = ("gate_proj", "up_proj") if fused == "gate_up_proj" else ("down_proj",)
     return {f"{prefix}.{expert}.{layer}.weight": part for expert, whole in enumerate(value)
             for layer, part in zip(layers, whole.chunk(len(layers)))}
@@ -81,6 +95,7 @@ def write(name, folder):
     model = AutoModelForImageTextToText.from_config(config, dtype=torch.float32, attn_implementation="eager")
     jitter(model)
     mild(model)
+    scaled(model)
     # No token of a picture.
     ids = torch.randint(4, 60, (ROWS, LENGTH), generator=torch.Generator().manual_seed(99))
     labels = ids.clone()

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import torch
-from parity_case import BATCH, jitter, lean, mild, ragged, write_case
-from transformers import (ArceeConfig, AutoModelForCausalLM, DeepseekV2Config, DeepseekV3Config, Dots1Config, Ernie4_5Config, Exaone4Config, FalconConfig, Gemma2Config, Gemma3TextConfig, GemmaConfig, Glm4Config, Glm4MoeConfig, Glm4MoeLiteConfig, GlmConfig, GPT2Config, GPTNeoXConfig, GptOssConfig, GraniteConfig, GraniteMoeHybridConfig, HeliumConfig, Lfm2Config, Lfm2MoeConfig, Ministral3Config, MinistralConfig, MixtralConfig,
+from parity_case import BATCH, jitter, lean, mild, ragged, scaled, write_case
+from transformers import (ArceeConfig, AutoModelForCausalLM, DeepseekV2Config, DeepseekV3Config, Dots1Config, Ernie4_5Config, Exaone4Config, FalconConfig, Gemma2Config, Gemma3TextConfig, Gemma4TextConfig, Gemma4UnifiedTextConfig, GemmaConfig, Glm4Config, Glm4MoeConfig, Glm4MoeLiteConfig, GlmConfig, GPT2Config, GPTNeoXConfig, GptOssConfig, GraniteConfig, GraniteMoeHybridConfig, HeliumConfig, Lfm2Config, Lfm2MoeConfig, Ministral3Config, MinistralConfig, MixtralConfig,
                           Olmo2Config, Olmo3Config, OlmoeConfig, OPTConfig, Phi3Config,
                           Qwen2MoeConfig, Qwen3_5MoeTextConfig, Qwen3_5TextConfig, Qwen3Config, Qwen3MoeConfig, Qwen3NextConfig, SeedOssConfig, SmolLM3Config, StableLmConfig, Starcoder2Config, T5Config, T5ForConditionalGeneration)
 
@@ -227,6 +227,23 @@ DECODERS = {
                                    full_attention=dict(rope_type="linear", factor=2.0, rope_theta=1e6),
                                    sliding_attention=dict(rope_type="default", rope_theta=1e4))),
 }
+# As 31B: other heads in layers that see all, where one layer makes keys and values.
+GEMMA4 = {**STEADY, **dict(pad_token_id=0, head_dim=4, global_head_dim=8, sliding_window=5, tie_word_embeddings=True, initializer_range=0.1,
+                           vocab_size_per_layer_input=VOCABULARY, final_logit_softcapping=None)}
+TURNS = ["sliding_attention", "full_attention"]
+DECODERS |= {
+    "gemma4": Gemma4TextConfig(**{**GEMMA4, "num_hidden_layers": 3}, hidden_size_per_layer_input=0, attention_k_eq_v=True,
+                               num_global_key_value_heads=1, layer_types=["sliding_attention", *TURNS]),
+    # As E2B: embeddings by layer, and the last layers attend to others' keys.
+    "gemma4-shared": Gemma4TextConfig(**{**GEMMA4, "num_hidden_layers": 5, "final_logit_softcapping": 30.0},
+                                      hidden_size_per_layer_input=6, num_kv_shared_layers=3, use_double_wide_mlp=True,
+                                      layer_types=["sliding_attention", "full_attention", "sliding_attention", *TURNS]),
+    "gemma4-unified": Gemma4UnifiedTextConfig(**{k: v for k, v in GEMMA4.items() if "per_layer" not in k}, layer_types=TURNS),
+    # As 26B-A4B: experts beside the MLP.
+    "gemma4-moe": Gemma4TextConfig(**GEMMA4, hidden_size_per_layer_input=0, attention_k_eq_v=True, num_global_key_value_heads=1,
+                                   enable_moe_block=True, num_experts=6, top_k_experts=3, moe_intermediate_size=12,
+                                   layer_types=TURNS),
+}
 ENCODER_DECODERS = {
     "t5": T5Config(**T5),
     # As T5 v1.1 and FLAN-T5: a gate, a head of its own.
@@ -243,6 +260,7 @@ def write_decoder(name, folder):
     jitter(model)
     mild(model)
     lean(model)
+    scaled(model)
     generator = torch.Generator().manual_seed(99)
     # transformers keeps OPT's row of the pad token (1) from learning where it is looked up.
     ids = torch.randint(2, VOCABULARY, (ROWS, LENGTH), generator=generator)
@@ -281,9 +299,13 @@ def as_in_files(family, key, value):
         value = value.squeeze(1)  # one row of taps a feature
     if family == "granitemoehybrid":
         key = key.replace("moe.router.", "moe.router.layer.")
+    if key.endswith("per_expert_scale"):
+        value = value.unsqueeze(1)
     if ".experts." not in key:
         return {key: value.t() if family == "gpt2" and ".c_" in key and value.dim() == 2 else value}  # Conv1D keeps (in, out)
     prefix, fused = key.rsplit(".", 1)
+    if family.startswith("gemma4"):
+        return {f"{prefix}.{expert}.{fused}.weight": whole for expert, whole in enumerate(value)}
     if family == "gpt_oss":
         return dict(expert_of_gpt_oss(f"{prefix}.{expert}.", fused, whole) for expert, whole in enumerate(value))
     if family == "granitemoehybrid":

@@ -46,6 +46,18 @@ def lean(model):
             buffer.copy_(torch.randn_like(buffer) * 0.2)
 
 
+def scaled(model):
+    """Numbers of blocks and experts that a new model has as ones. Where there are some, scores of attention have no
+    scale besides the norms' weights: smaller ones keep roundings small."""
+    gemma4 = any(key.endswith("layer_scalar") for key, _ in model.named_buffers())
+    with torch.no_grad():
+        for key, tensor in (*model.named_buffers(), *model.named_parameters()):
+            if key.endswith(("layer_scalar", "router.scale", "per_expert_scale")):
+                tensor.mul_(0.7 + 0.6 * torch.rand_like(tensor))
+            if gemma4 and key.endswith("q_norm.weight"):
+                tensor.mul_(0.3)
+
+
 def ragged(lengths, vocabulary, first=0, generator=None):
     """Rows of random tokens, -1 behind each one's end."""
     rows = torch.full((len(lengths), max(lengths)), -1)

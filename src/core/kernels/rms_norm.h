@@ -14,8 +14,9 @@
 
 namespace snug::kernels {
 
-// Gemma multiplies by (1 + weight) and rounds only once, at the end.
-enum class NormForm : uint8_t { Llama, Gemma };
+// Gemma multiplies by (1 + weight) and rounds only once, at the end; Gemma 4 by the weight, and
+// rounds as Gemma does.
+enum class NormForm : uint8_t { Llama, Gemma, Gemma4 };
 
 struct RmsNormForward {
   Scalar type = Scalar::F32;         // of x, residual, sum, y
@@ -26,7 +27,7 @@ struct RmsNormForward {
   const void* x = nullptr;         // (N, D)
   const void* residual = nullptr;  // (N, D), optional
   void* sum = nullptr;             // (N, D) h; needed with residual, may be x or residual
-  const void* weight = nullptr;    // (D)
+  const void* weight = nullptr;    // (D), null: 1
   float eps = 1e-5f;
   void* y = nullptr;      // (N, D), may be x when there is no residual
   float* rstd = nullptr;  // (N), optional: kept for backward
@@ -41,7 +42,7 @@ struct RmsNormBackward {
   int64_t dim = 0;
   const void* dy = nullptr;          // (N, D)
   const void* x = nullptr;           // (N, D) what was normed: h where forward had a residual
-  const void* weight = nullptr;      // (D)
+  const void* weight = nullptr;      // (D), null: 1
   const float* rstd = nullptr;       // (N)
   const void* d_residual = nullptr;  // (N, D), optional: added to dx
   void* dx = nullptr;                // (N, D), may be dy, x or d_residual

@@ -33,6 +33,15 @@ void State::set(std::string name, at::Tensor tensor) {
   entries_.emplace_back(std::move(name), std::move(tensor));
 }
 
+at::Tensor State::take(const std::string& name) {
+  const auto found = std::find_if(entries_.begin(), entries_.end(),
+                                  [&](auto& entry) { return entry.first == name; });
+  SNUG_CHECK(found != entries_.end(), "the state has no tensor \"{}\" to take", name);
+  at::Tensor taken = std::move(found->second);
+  entries_.erase(found);
+  return taken;
+}
+
 bool State::shares_storage(const at::Tensor& tensor) const {
   return std::any_of(entries_.begin(), entries_.end(), [&](const auto& entry) {
     return entry.second.storage().is_alias_of(tensor.storage());

@@ -128,6 +128,8 @@ class State {
   const at::Tensor& at(const std::string& name) const;
   bool has(const std::string& name) const;
   void set(std::string name, at::Tensor tensor);
+  // Takes it out.
+  at::Tensor take(const std::string& name);
   // Whether a tensor of the state shares this tensor's storage.
   bool shares_storage(const at::Tensor& tensor) const;
   std::vector<std::pair<std::string, at::Tensor>>& entries() { return entries_; }

@@ -35,7 +35,8 @@ bool crosses(const at::Tensor& to, const at::Tensor& from) {
 
 // The row stride of a gate's two operands, which may be the halves of one tensor.
 int64_t row_stride(const at::Tensor& gate, const at::Tensor& up) {
-  SNUG_CHECK(gate.stride(0) == up.stride(0) && gate.stride(1) == 1 && up.stride(1) == 1,
+  const bool alike = gate.stride(0) == up.stride(0) || gate.size(0) <= 1;
+  SNUG_CHECK(alike && gate.stride(1) == 1 && up.stride(1) == 1,
              "a gate with rows {} apart, and its operand {}", gate.stride(0), up.stride(0));
   return gate.stride(0);
 }

@@ -8,6 +8,7 @@
 
 #include <optional>
 
+#include "base/error.h"
 #include "core/dist/group.h"
 #include "core/kernels/rms_norm.h"
 #include "core/ops/device/cuda.h"
@@ -22,6 +23,11 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
+// Of weights that there may be none of.
+kernels::Scalar weight_type(const at::Tensor& weight) {
+  return weight.defined() ? to_scalar(weight.scalar_type()) : kernels::Scalar::F32;
+}
+
 at::Tensor row_buffer(const at::Tensor& x) {
   return at::empty({x.size(0)}, x.options().dtype(at::kFloat));
 }
@@ -30,7 +36,7 @@ kernels::RmsNormForward forward_args(const at::Tensor& x, const at::Tensor& weig
                                      const RmsNormOptions& options, const at::Tensor& y,
                                      const at::Tensor& rstd) {
   return {.type = to_scalar(x.scalar_type()),
-          .weight_type = to_scalar(weight.scalar_type()),
+          .weight_type = weight_type(weight),
           .form = options.form,
           .rows = x.size(0),
           .dim = x.size(1),
@@ -50,6 +56,7 @@ void run_forward(const at::Tensor& x, const kernels::RmsNormForward& args) {
 void recompute_on_request(const at::Tensor& y, const at::Tensor& x, const at::Tensor& weight,
                           const RmsNormOptions& options) {
   if (options.feeds != NormFeeds::Product) return;
+  SNUG_CHECK(weight.defined(), "a norm without a weight feeds no product");
   may_recompute(y.detach(), [y = y.detach(), x = x.detach(), weight = weight.detach(), options] {
     const at::Tensor rstd = row_buffer(x);
     run_forward(x, forward_args(x, weight, options, y, rstd));
@@ -76,7 +83,7 @@ void norm_backward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& 
   VectorGradient d_weight(weight, rows_of);
   const kernels::RmsNormBackward args{
       .type = to_scalar(x.scalar_type()),
-      .weight_type = to_scalar(weight.scalar_type()),
+      .weight_type = weight_type(weight),
       .form = static_cast<kernels::NormForm>(ctx->saved_data["form"].toInt()),
       .rows = x.size(0),
       .dim = x.size(1),
@@ -104,8 +111,9 @@ at::Tensor norm_backward(AutogradContext* ctx, const at::Tensor& dy, const at::T
 }
 
 struct RmsNormFunction : torch::autograd::Function<RmsNormFunction> {
-  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& weight,
-                            const RmsNormOptions& options) {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x,
+                            const std::optional<at::Tensor>& given, const RmsNormOptions& options) {
+    const at::Tensor weight = given.value_or(at::Tensor());
     at::Tensor y = at::empty_like(x);
     const at::Tensor rstd = row_buffer(x);
     run_forward(x, forward_args(x, weight, options, y, rstd));
@@ -220,7 +228,8 @@ at::Tensor cut_rms_norm(const at::Tensor& x, const at::Tensor& weight, double ep
 }
 
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, const RmsNormOptions& options) {
-  return RmsNormFunction::apply(x, weight, options);
+  return RmsNormFunction::apply(x, weight.defined() ? std::optional(weight) : std::nullopt,
+                                options);
 }
 
 at::Tensor gated_rms_norm(const at::Tensor& gate, const at::Tensor& x, const at::Tensor& weight,

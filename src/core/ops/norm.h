@@ -29,7 +29,8 @@ struct RmsNormOptions {
   dist::Group* rows_of = nullptr;
 };
 
-// x (N, D), weight (D) -> y (N, D) of x's type. Saves x and one float per row.
+// x (N, D), weight (D) -> y (N, D) of x's type; without a weight where that is undefined. Saves x
+// and one float per row.
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, const RmsNormOptions& options);
 
 // x, for the connection past what reads its norm, and the norm. -> (x, y), both (N, D). The

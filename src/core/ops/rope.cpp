@@ -3,8 +3,10 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
+#include <torch/csrc/autograd/custom_function.h>
 
 #include "base/error.h"
+#include "core/ops/device/carried.h"
 #include "core/ops/device/cuda.h"
 #include "core/ops/device/device.h"
 
@@ -30,6 +32,31 @@ void* rotated_part(const at::Tensor& x, const RopeTables& tables) {
              tables.first, x.size(2));
   return static_cast<char*>(write_pointer(x)) + tables.first * x.element_size();
 }
+
+// What a copy is rotated by.
+struct Turn {
+  at::Tensor positions;
+  RopeTables tables;
+};
+
+at::Tensor turned(const at::Tensor& x, const Turn& turn, kernels::RopeDirection direction) {
+  at::Tensor y = x.clone(at::MemoryFormat::Contiguous);
+  rotate_in_place(y, turn.positions, turn.tables, direction);
+  return y;
+}
+
+struct RotateFunction : torch::autograd::Function<RotateFunction> {
+  static at::Tensor forward(torch::autograd::AutogradContext* ctx, const at::Tensor& x,
+                            const Turn& turn) {
+    carry(ctx, turn);
+    return turned(x, turn, kernels::RopeDirection::Forward);
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx,
+                                                 torch::autograd::variable_list grads) {
+    return {turned(grads[0], carried<Turn>(ctx), kernels::RopeDirection::Inverse), {}};
+  }
+};
 
 }  // namespace
 
@@ -83,6 +110,10 @@ void rotate_in_place(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
   }
   run_on(
       q, [&] { kernels::cpu::rope_apply(args); }, [&] { cuda::rope_apply(args); });
+}
+
+at::Tensor rotated(const at::Tensor& x, const at::Tensor& positions, const RopeTables& tables) {
+  return RotateFunction::apply(x, Turn{positions, tables});
 }
 
 }  // namespace snug::ops

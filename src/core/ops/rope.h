@@ -29,4 +29,7 @@ void rotate_in_place(const at::Tensor& x, const at::Tensor& positions, const Rop
 void rotate_in_place(const at::Tensor& q, const at::Tensor& k, const at::Tensor& positions,
                      const RopeTables& tables, kernels::RopeDirection direction);
 
+// A rotated copy of x (N, H, D), whose heads lie side by side, with a gradient.
+at::Tensor rotated(const at::Tensor& x, const at::Tensor& positions, const RopeTables& tables);
+
 }  // namespace snug::ops

@@ -8,29 +8,38 @@
 #include <utility>
 
 #include "core/ops/embedding.h"
+#include "core/ops/rope.h"
 #include "models/decoder/layers.h"
 #include "models/decoder/mixer.h"
 
 namespace snug::models::decoder {
 namespace {
 
-// The norm of queries or of keys, with `heads` heads.
-std::optional<nn::RmsNorm> qk_norm(const Config& c, const std::string& name, int64_t heads) {
+// The norm of queries or of keys, with `heads` heads of `head_dim` elements.
+std::optional<nn::RmsNorm> qk_norm(const Config& c, const std::string& name, int64_t heads,
+                                   int64_t head_dim) {
   if (c.qk_norm == QkNorm::None) return std::nullopt;
-  if (c.qk_norm == QkNorm::Head) return rms_norm(c, name, c.head_dim);
-  return rms_norm(c, name, heads * c.head_dim);
+  if (c.qk_norm == QkNorm::Head) return rms_norm(c, name, head_dim);
+  return rms_norm(c, name, heads * head_dim);
 }
 
-std::vector<nn::Linear> qkv_layers(const Config& c, const std::string& layer) {
+// Those of queries, keys and values that the layer makes itself.
+std::vector<nn::Linear> qkv_layers(const Config& c, const Layer& of, const std::string& layer) {
   const std::string name = layer + "self_attn.";
-  const int64_t q = c.num_attention_heads * c.head_dim, kv = c.num_key_value_heads * c.head_dim;
+  const int64_t q = c.num_attention_heads * of.head_dim, kv = of.num_key_value_heads * of.head_dim;
   const nn::Bias bias = bias_if(c.qkv_bias);
-  if (!c.family->fused_qkv)
-    return {{name + "q_proj", nn::Role::Query, c.hidden_size, c.family->gated_attention ? 2 * q : q,
-             bias},
-            {name + "k_proj", nn::Role::Key, c.hidden_size, kv, bias},
-            {name + "v_proj", nn::Role::Value, c.hidden_size, kv, bias}};
-  return {{layer + c.family->names.qkv, nn::Role::Query, c.hidden_size, q + 2 * kv, bias}};
+  std::vector<nn::Linear> all;
+  if (c.family->fused_qkv) {
+    all.emplace_back(layer + c.family->names.qkv, nn::Role::Query, c.hidden_size, q + 2 * kv, bias);
+    return all;
+  }
+  all.emplace_back(name + "q_proj", nn::Role::Query, c.hidden_size,
+                   c.family->gated_attention ? 2 * q : q, bias);
+  if (of.keys_of) return all;
+  all.emplace_back(name + "k_proj", nn::Role::Key, c.hidden_size, kv, bias);
+  if (!of.keys_are_values)
+    all.emplace_back(name + "v_proj", nn::Role::Value, c.hidden_size, kv, bias);
+  return all;
 }
 
 // (N, K of H / K queries, a key and a value of d each) -> q (N, H d), k and v (N, K d): rotation
@@ -56,19 +65,22 @@ class Attention final : public Mixer {
  public:
   Attention(const Config& c, int64_t layer, const std::string& name, const Rope* rope)
       : config_(c),
-        layer_(layer),
+        number_(layer),
+        layer_(c.layers[static_cast<size_t>(layer)]),
         rope_(rope),
         name_(name),
-        qkv_(qkv_layers(c, name)),
-        o_(name + c.family->names.output, nn::Role::Projection, c.num_attention_heads * c.head_dim,
-           c.hidden_size, bias_if(c.output_bias)),
-        q_norm_(qk_norm(c, name + c.family->names.q_norm, c.num_attention_heads)),
-        k_norm_(qk_norm(c, name + c.family->names.k_norm, c.num_key_value_heads)) {
+        qkv_(qkv_layers(c, layer_, name)),
+        o_(name + c.family->names.output, nn::Role::Projection,
+           c.num_attention_heads * layer_.head_dim, c.hidden_size, bias_if(c.output_bias)),
+        q_norm_(qk_norm(c, name + c.family->names.q_norm, c.num_attention_heads, layer_.head_dim)) {
+    if (!layer_.keys_of)
+      k_norm_ =
+          qk_norm(c, name + c.family->names.k_norm, layer_.num_key_value_heads, layer_.head_dim);
     if (c.family->sinks)
       sinks_ = {.name = name + "self_attn.sinks", .shape = {c.num_attention_heads}, .value = {}};
   }
 
-  at::Tensor forward(const at::Tensor& x, const nn::Batch& batch,
+  at::Tensor forward(const at::Tensor& x, nn::State& state, const nn::Batch& batch,
                      const nn::Pass& pass) const override;
 
   void list(std::vector<nn::Parameter*>& parameters) override {
@@ -84,8 +96,14 @@ class Attention final : public Mixer {
   }
 
  private:
+  // Layers hand keys and values on as they are rotated.
+  bool hands_on() const { return layer_.keys_of || layer_.last_reader > 0; }
+  at::Tensor normed_values(const at::Tensor& values) const;
+  void share_keys(std::vector<at::Tensor>& qkv, nn::State& state, const at::Tensor& places) const;
+
   const Config& config_;
-  int64_t layer_;
+  int64_t number_;
+  const Layer& layer_;
   const Rope* rope_;
   std::string name_;
   std::vector<nn::Linear> qkv_;  // one each, or one for all
@@ -94,20 +112,52 @@ class Attention final : public Mixer {
   std::optional<nn::Parameter> sinks_;  // (H)
 };
 
-at::Tensor Attention::forward(const at::Tensor& x, const nn::Batch& batch,
+// (N, K d) -> (N, K d)
+at::Tensor Attention::normed_values(const at::Tensor& values) const {
+  return ops::rms_norm(values.reshape({-1, layer_.head_dim}), {},
+                       {.eps = config_.rms_norm_eps,
+                        .form = config_.norm_form,
+                        .feeds = ops::NormFeeds::Other})
+      .view(values.sizes());
+}
+
+// Rotates queries and keys, each (N, heads, d), and leaves keys and values for later layers, or
+// takes those that another has left.
+void Attention::share_keys(std::vector<at::Tensor>& qkv, nn::State& state,
+                           const at::Tensor& places) const {
+  const std::string of = std::to_string(layer_.keys_of.value_or(number_));
+  const std::string keys = "keys " + of, values = "values " + of;
+  if (rope_ != nullptr)
+    for (size_t i = 0; i < (layer_.keys_of ? 1 : 2); ++i)
+      qkv[i] = ops::rotated(qkv[i], places, rope_->tables());
+  if (!layer_.keys_of) {
+    state.set(keys, qkv[1]);
+    state.set(values, qkv[2]);
+    return;
+  }
+  const bool is_last = config_.layers[static_cast<size_t>(*layer_.keys_of)].last_reader == number_;
+  qkv[1] = is_last ? state.take(keys) : state.at(keys);
+  qkv[2] = is_last ? state.take(values) : state.at(values);
+}
+
+at::Tensor Attention::forward(const at::Tensor& x, nn::State& state, const nn::Batch& batch,
                               const nn::Pass& pass) const {
-  const int64_t d = config_.head_dim;
-  const Layer& layer = config_.layers[static_cast<size_t>(layer_)];
-  const int64_t q = config_.num_attention_heads, kv = config_.num_key_value_heads;
+  const int64_t d = layer_.head_dim;
+  const int64_t q = config_.num_attention_heads, kv = layer_.num_key_value_heads;
+  const std::vector<int64_t> parts =
+      config_.family->fused_qkv ? std::vector<int64_t>{q, kv, kv} : std::vector<int64_t>{1};
   std::vector<at::Tensor> qkv = config_.family->interleaved
                                     ? by_parts(project(x, qkv_, {1}, batch, pass)[0], q / kv, d)
-                                    : project(x, qkv_, {q, kv, kv}, batch, pass);
+                                    : project(x, qkv_, parts, batch, pass);
   at::Tensor gate;  // of what each head gives
   if (config_.family->gated_attention) {
-    std::vector<at::Tensor> parts = by_gates(std::exchange(qkv[0], {}), d);
-    qkv[0] = std::move(parts[0]);
-    gate = std::move(parts[1]);
+    std::vector<at::Tensor> halves = by_gates(std::exchange(qkv[0], {}), d);
+    qkv[0] = std::move(halves[0]);
+    gate = std::move(halves[1]);
   }
+  qkv.resize(3);
+  if (layer_.keys_are_values) qkv[2] = qkv[1];
+  if (config_.family->value_norm && !layer_.keys_of) qkv[2] = normed_values(qkv[2]);
   if (q_norm_) qkv[0] = q_norm_->forward_heads(qkv[0]);
   if (k_norm_) qkv[1] = k_norm_->forward_heads(qkv[1]);
   nn::Batch placed = batch;
@@ -115,19 +165,22 @@ at::Tensor Attention::forward(const at::Tensor& x, const nn::Batch& batch,
   if (rope_ != nullptr && rope_->tables().query_scale.defined())
     qkv[0] = at::mul(qkv[0], ops::embedding(placed.positions, rope_->tables().query_scale,
                                             qkv[0].scalar_type()));
-  for (at::Tensor& heads : qkv) heads = nn::split_heads(heads, d);
+  for (at::Tensor& heads : qkv)
+    if (heads.defined()) heads = nn::split_heads(heads, d);
+  if (hands_on()) share_keys(qkv, state, placed.positions);
   const nn::AttentionOptions options{
       .scale = config_.attention_scale,
-      .rope = rope_ == nullptr ? nullptr : &rope_->tables(),
-      .sliding_window = layer.sliding_window,
+      .rope = rope_ == nullptr || hands_on() ? nullptr : &rope_->tables(),
+      .sliding_window = layer_.sliding_window,
       .score_cap = config_.score_cap,
       .sinks = sinks_ ? nn::trained_input(*sinks_, at::kFloat) : at::Tensor(),
       .bias_table = {},
       .dropout = config_.attention_dropout,
       .site = name_ + "self_attn",
-      .queries = &qkv_.front()};
-  const at::Tensor mixed =
-      nn::causal_attention(qkv[0], qkv[1], qkv[2], layer_, options, placed, pass);
+      .queries = &qkv_.front(),
+      .keys_of_another = layer_.keys_of.has_value()};
+  const at::Tensor mixed = nn::causal_attention(
+      qkv[0], qkv[1], qkv[2], layer_.keys_of.value_or(number_), options, placed, pass);
   const at::Tensor out = gate.defined() ? o_.forward_gated(gate, mixed, ops::Activation::Sigmoid,
                                                            pass, ops::Up::Shared)
                                         : o_.forward(mixed, pass);

@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -35,6 +36,14 @@ struct Layer {
   int64_t sliding_window = 0;  // 0: none
   Rotation rotation = Rotation::Model;
   bool experts = false;  // in place of the MLP
+  int64_t intermediate_size = 0;
+  // Of attention.
+  int64_t head_dim = 0;  // of queries and keys
+  int64_t num_key_value_heads = 0;
+  bool keys_are_values = false;  // one layer makes both
+  // The layer whose keys and values this one attends to; none: its own.
+  std::optional<int64_t> keys_of = {};
+  int64_t last_reader = 0;  // the last layer that attends to this one's; 0: no other does
   bool operator==(const Layer&) const = default;
 };
 
@@ -61,6 +70,7 @@ struct Config {
   kernels::GateClamp expert_clamp;
   int64_t num_hidden_layers = 0;
   int64_t num_attention_heads = 0;
+  // Of those with a window, where layers differ.
   int64_t num_key_value_heads = 0;
   int64_t head_dim = 0;  // of queries and keys
   QkNorm qk_norm = QkNorm::None;
@@ -95,7 +105,10 @@ struct Config {
   std::vector<Layer> layers;
   kernels::cpu::RopeScaling rope;
   kernels::cpu::RopeScaling window_rope;  // of Rotation::Window
-  RotatedPart rotated;
+  RotatedPart rotated, window_rotated;
+  // What each block gets of every token besides the hidden states, from a table of its own with so
+  // many rows (Google 2025, "Gemma 3n", per-layer embeddings); 0: nothing.
+  int64_t layer_input_size = 0, layer_input_vocab = 0;
   double embedding_scale = 1;
   double residual_scale = 1;   // on what attention and MLP add
   double attention_scale = 1;  // on q·k

@@ -76,7 +76,7 @@ class DeltaRule final : public Mixer {
         out_(name + "linear_attn.out_proj", nn::Role::Projection, values(), c.hidden_size,
              nn::Bias::None) {}
 
-  at::Tensor forward(const at::Tensor& x, const nn::Batch& batch,
+  at::Tensor forward(const at::Tensor& x, nn::State& /*state*/, const nn::Batch& batch,
                      const nn::Pass& pass) const override {
     std::vector<at::Tensor> made = project(x, inputs_, {}, batch, pass);
     if (config_.family->joined_delta) made = by_parts(config_, made[0], made[1]);

@@ -6,6 +6,7 @@
 #include <ATen/ops/sigmoid.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <span>
 
@@ -77,13 +78,17 @@ Experts::Experts(const Config& c, int64_t block, const std::string& layer)
     experts_.push_back(
         make_expert(layer + c.family->names.experts + "." + std::to_string(expert) + "."));
   if (c.router_bias)
-    router_bias_ = {.name = layer + c.family->names.router_bias,
-                    .shape = {c.num_experts},
-                    .init = nn::Init::Zeros,
-                    .trained = false,
-                    .constant = true,
-                    .held = at::kFloat,
-                    .value = {}};
+    router_bias_ = constant(layer + c.family->names.router_bias, c.num_experts, nn::Init::Zeros);
+  if (!c.family->normed_experts) return;
+  router_norm_ = rms_norm(c, layer + "router", c.hidden_size);
+  router_norm_->weight.name = layer + "router.scale";
+  before_ = rms_norm(c, layer + "pre_feedforward_layernorm_2", c.hidden_size);
+  after_ = rms_norm(c, layer + "post_feedforward_layernorm_2", c.hidden_size);
+  expert_scale_ = {.name = layer + "router.per_expert_scale",
+                   .shape = {c.num_experts, 1},
+                   .role = nn::ParameterRole::Vector,
+                   .init = nn::Init::Ones,
+                   .value = {}};
 }
 
 Experts::Expert Experts::make_expert(const std::string& name) const {
@@ -134,6 +139,7 @@ std::optional<Experts::Shared> Experts::shared_expert(const Config& c, const std
 at::Tensor Experts::forward(const at::Tensor& x, nn::State& state, const nn::Batch& batch,
                             const nn::Pass& pass) const {
   at::Tensor sum = routed(x, state, batch, pass);
+  if (after_) sum = after_->forward(sum, ops::NormFeeds::Other);
   if (!shared_) return sum;
   const std::vector<at::Tensor> wide =
       nn::project(x, {&shared_->gate, &shared_->up}, x.size(0), pass);
@@ -142,14 +148,30 @@ at::Tensor Experts::forward(const at::Tensor& x, nn::State& state, const nn::Bat
   return at::add(sum, at::mul(own, at::sigmoid(shared_->share->forward(x, pass))));
 }
 
-at::Tensor Experts::routed(const at::Tensor& x, nn::State& state, const nn::Batch& batch,
-                           const nn::Pass& pass) const {
+ops::Routes Experts::routes_of(const at::Tensor& x, const nn::Batch& batch,
+                               const nn::Pass& pass) const {
   ops::Router router = config_.router;
   if (router_bias_) router.bias = router_bias_->value;
-  const ops::Routes routes = ops::route(
-      router_.forward(x, pass), router,
-      balances(pass) ? ops::Probabilities::Summed : ops::Probabilities::Unsummed, batch.real);
-  const int64_t k = router.k, all = config_.num_experts;
+  at::Tensor logits = router_.forward(router_norm_ ? router_norm_->forward(x) : x, pass);
+  if (router_norm_)
+    logits = at::mul(logits, 1 / std::sqrt(static_cast<double>(config_.hidden_size)));
+  ops::Routes routes = ops::route(
+      logits, router, balances(pass) ? ops::Probabilities::Summed : ops::Probabilities::Unsummed,
+      batch.real);
+  if (expert_scale_) {
+    const at::Tensor ids = routes.experts.flatten().to(at::kInt);
+    const at::Tensor scales = nn::look_up(ids, *expert_scale_, pass);
+    routes.weights = at::mul(routes.weights,
+                             scales.view(routes.weights.sizes()).to(routes.weights.scalar_type()));
+  }
+  return routes;
+}
+
+at::Tensor Experts::routed(const at::Tensor& input, nn::State& state, const nn::Batch& batch,
+                           const nn::Pass& pass) const {
+  const ops::Routes routes = routes_of(input, batch, pass);
+  const at::Tensor x = before_ ? before_->forward(input, ops::NormFeeds::Other) : input;
+  const int64_t k = config_.router.k, all = config_.num_experts;
   const std::optional<ops::ExpertShare> share = share_of(batch);
   const at::Tensor choices = share ? ops::choices_of_all(routes.experts, *share) : routes.experts;
   const std::vector<int64_t> chosen = ops::read_experts(choices);
@@ -194,6 +216,9 @@ std::vector<std::vector<nn::Parameter*>> Experts::parameters_of_each() {
 void Experts::list(std::vector<nn::Parameter*>& parameters) {
   router_.list(parameters);
   if (router_bias_) parameters.push_back(&*router_bias_);
+  for (auto* norm : {&router_norm_, &before_, &after_})
+    if (*norm) parameters.push_back(&(*norm)->weight);
+  if (expert_scale_) parameters.push_back(&*expert_scale_);
   for_each_layer([&](nn::Linear& linear) { linear.list(parameters); });
   if (!shared_) return;
   for (nn::Linear* layer : {&shared_->gate, &shared_->up, &shared_->down}) layer->list(parameters);

@@ -24,8 +24,9 @@ class Experts {
   // `block`: the block's number. `layer` begins its weights' names: "model.layers.0."
   Experts(const Config& config, int64_t block, const std::string& layer);
 
-  // x (N, D) -> (N, D). With expert parallelism experts of other ranks are computed there. Adds to
-  // `state` what the loss that balances experts needs to know of this block, if there is one.
+  // x (N, D) -> (N, D); with norms of their own x is what they norm. With expert parallelism
+  // experts of other ranks are computed there. Adds to `state` what the loss that balances experts
+  // needs to know of this block, if there is one.
   at::Tensor forward(const at::Tensor& x, nn::State& state, const nn::Batch& batch,
                      const nn::Pass& pass) const;
   void list(std::vector<nn::Parameter*>& parameters);
@@ -53,6 +54,8 @@ class Experts {
   void for_each_layer(const Body& body);
 
   Expert make_expert(const std::string& name) const;
+  // What the router makes of x (N, D).
+  ops::Routes routes_of(const at::Tensor& x, const nn::Batch& batch, const nn::Pass& pass) const;
   static std::optional<Shared> shared_expert(const Config& config, const std::string& layer);
   at::Tensor routed(const at::Tensor& x, nn::State& state, const nn::Batch& batch,
                     const nn::Pass& pass) const;
@@ -63,6 +66,10 @@ class Experts {
   int64_t block_;
   nn::Linear router_;                         // (num_experts, D)
   std::optional<nn::Parameter> router_bias_;  // (num_experts): ops::Router::bias
+  // Of families with normed_experts: before the router and before and after the experts, and the
+  // numbers that weights are multiplied by (num_experts, 1).
+  std::optional<nn::RmsNorm> router_norm_, before_, after_;
+  std::optional<nn::Parameter> expert_scale_;
   std::vector<Expert> experts_;
   std::optional<Shared> shared_;
 };

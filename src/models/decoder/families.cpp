@@ -128,6 +128,39 @@ constexpr WeightNames kLfm2Names = {.output = "self_attn.out_proj",
                                     .router_bias = "feed_forward.expert_bias",
                                     .norm = "model.embedding_norm"};
 
+// Both kinds of Gemma 4. `own`: the first of the defaults, from the brace on.
+Family gemma4(const char* model_type, const char* class_name, std::string_view own) {
+  static std::deque<std::string> texts;  // which rows point to
+  texts.push_back(std::string(own) + R"(,
+      "num_key_value_heads": 4, "head_dim": 256, "global_head_dim": 512,
+      "num_global_key_value_heads": null, "per_layer_config": null, "attention_bias": false,
+      "attention_k_eq_v": false, "num_kv_shared_layers": 0, "use_double_wide_mlp": false,
+      "hidden_act": "gelu_pytorch_tanh", "hidden_activation": "gelu_pytorch_tanh",
+      "final_logit_softcapping": null, "layer_types": null, "rope_theta": 1000000.0,
+      "rope_local_base_freq": 10000.0,
+      "rope_scaling": {"rope_type": "proportional", "partial_rotary_factor": 0.25},
+      "tie_word_embeddings": true})");
+  return {.model_type = model_type,
+          .class_name = class_name,
+          .norms = Norms::Both,
+          .qk_norm = QkNorm::Head,
+          .norm_form = kernels::NormForm::Gemma4,
+          .value_norm = true,
+          .attention_scale = 1,
+          .block_scale = true,
+          .fused_experts = true,
+          .mlp_beside_experts = true,
+          .normed_experts = true,
+          .window_pattern = 6,
+          .window_rope = WindowRope::ByLayer,
+          .names = {.mlp_norm = "pre_feedforward_layernorm",
+                    .router = "router.proj",
+                    .experts = "experts",
+                    .expert_gate = "gate_up_proj"},
+          .scaled_embedding = true,
+          .defaults = texts.back().c_str()};
+}
+
 // A deque: models point to their rows.
 std::deque<Family>& rows() {
   static std::deque<Family> all = {
@@ -178,7 +211,7 @@ std::deque<Family>& rows() {
       {.model_type = "qwen3_5_text",
        .class_name = "Qwen3_5ForCausalLM",
        .qk_norm = QkNorm::Head,
-       .unit_offset = true,
+       .norm_form = kernels::NormForm::Gemma,
        .gated_attention = true,
        .defaults =
            R"({"num_key_value_heads": 4, "head_dim": 256, "attention_bias": false, "partial_rotary_factor": 0.25,
@@ -189,7 +222,7 @@ std::deque<Family>& rows() {
       {.model_type = "qwen3_5_moe_text",
        .class_name = "Qwen3_5MoeForCausalLM",
        .qk_norm = QkNorm::Head,
-       .unit_offset = true,
+       .norm_form = kernels::NormForm::Gemma,
        .gated_attention = true,
        .defaults =
            R"({"num_key_value_heads": 2, "head_dim": 256, "attention_bias": false, "partial_rotary_factor": 0.25,
@@ -203,7 +236,7 @@ std::deque<Family>& rows() {
       {.model_type = "qwen3_next",
        .class_name = "Qwen3NextForCausalLM",
        .qk_norm = QkNorm::Head,
-       .unit_offset = true,
+       .norm_form = kernels::NormForm::Gemma,
        .gated_attention = true,
        .joined_delta = true,
        .defaults =
@@ -245,7 +278,8 @@ std::deque<Family>& rows() {
                  .router = "block_sparse_moe.router.layer",
                  .experts = "block_sparse_moe",
                  .expert_gate = "input_linear",
-                 .expert_down = "output_linear"},
+                 .expert_down = "output_linear",
+                 .expert_stack = ".weight"},
        .defaults = R"({"intermediate_size": 11008, "attention_bias": false,
                        "embedding_multiplier": 1.0, "logits_scaling": 1.0,
                        "residual_multiplier": 1.0, "attention_multiplier": 1.0,
@@ -304,7 +338,7 @@ std::deque<Family>& rows() {
       {.model_type = "gemma",
        .class_name = "GemmaForCausalLM",
        .gguf = "gemma",
-       .unit_offset = true,
+       .norm_form = kernels::NormForm::Gemma,
        .scaled_embedding = true,
        .defaults = R"({"head_dim": 256, "attention_bias": false,
                        "hidden_act": "gelu_pytorch_tanh", "hidden_activation": null,
@@ -314,7 +348,7 @@ std::deque<Family>& rows() {
        .gguf = "gemma2",
        .gguf_window = true,
        .norms = Norms::Both,
-       .unit_offset = true,
+       .norm_form = kernels::NormForm::Gemma,
        .names = {.mlp_norm = "pre_feedforward_layernorm"},
        .scaled_embedding = true,
        .defaults = R"({"head_dim": 256, "num_key_value_heads": 4, "attention_bias": false,
@@ -329,7 +363,7 @@ std::deque<Family>& rows() {
        .gguf_window = true,
        .norms = Norms::Both,
        .qk_norm = QkNorm::Head,
-       .unit_offset = true,
+       .norm_form = kernels::NormForm::Gemma,
        .names = {.mlp_norm = "pre_feedforward_layernorm"},
        .scaled_embedding = true,
        .defaults = R"({"head_dim": 256, "num_key_value_heads": 4, "attention_bias": false,
@@ -338,6 +372,13 @@ std::deque<Family>& rows() {
                        "sliding_window_pattern": 6, "layer_types": null, "rope_theta": 1000000.0,
                        "rope_local_base_freq": 10000.0, "max_position_embeddings": 131072,
                        "tie_word_embeddings": true})"},
+      gemma4("gemma4_text", "Gemma4ForCausalLM",
+             R"({"hidden_size_per_layer_input": 256, "vocab_size_per_layer_input": 262144,
+                 "enable_moe_block": false, "num_experts": null, "top_k_experts": null,
+                 "moe_intermediate_size": null, "sliding_window": 512,
+                 "max_position_embeddings": 131072)"),
+      gemma4("gemma4_unified_text", "Gemma4UnifiedForCausalLM",
+             R"({"sliding_window": 1024, "max_position_embeddings": 262144)"),
       {.model_type = "glm",
        .class_name = "GlmForCausalLM",
        .plain_output = true,
@@ -596,6 +637,9 @@ const Family* find_family(std::string_view model_type) {
 // A decoder is causal unasked.
 json usual_values(const Family& family, const std::string& key) {
   if (key == "is_causal") return json::array({nullptr, true});
+  // Pictures' tokens see one another, where there are any.
+  if (key == "use_bidirectional_attention" && family.window_rope == WindowRope::ByLayer)
+    return json::array({nullptr, "vision"});
   if (key == "attn_output_gate") return json::array({family.gated_attention});
   if (key == "output_gate_type") return json::array({"swish", "silu"});
   if (key == "mamba_ssm_dtype") return json::array({"float32"});
@@ -617,7 +661,8 @@ json default_config(const Family& family) {
 }
 
 bool is_mixture(const Family& family) {
-  return default_config(family).contains("num_experts_per_tok");
+  const json config = default_config(family);
+  return config.contains("num_experts_per_tok") || config.contains("top_k_experts");
 }
 
 std::vector<std::string> unknown_keys(const Family& family, const json& config) {

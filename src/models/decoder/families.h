@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/kernels/rms_norm.h"
 #include "core/kernels/rope.h"
 
 namespace snug::models::decoder {
@@ -19,8 +20,9 @@ enum class Norms { Before, After, Both };
 // The norm of queries and keys: over each head, or over the whole projection.
 enum class QkNorm { None, Head, Projection };
 // How layers with a sliding window rotate beside those that see all: alike, without the scaling, or
-// alone, so that the others do not rotate.
-enum class WindowRope { Same, Unscaled, Alone };
+// alone, so that the others do not rotate; or as rope_parameters says of each, which alone is
+// written.
+enum class WindowRope { Same, Unscaled, Alone, ByLayer };
 // Order of rotary rows in GGUF files: as in Hugging Face's, or in pairs.
 enum class GgufRows { Same, Paired };
 
@@ -52,6 +54,7 @@ struct WeightNames {
   const char* expert_gate = "gate_proj";  // with fused experts gate and up
   const char* expert_up = "up_proj";
   const char* expert_down = "down_proj";
+  const char* expert_stack = "";  // how the name of a tensor of all experts ends
   const char* router_bias = "mlp.gate.e_score_correction_bias";
   const char* shared_expert = "mlp.shared_expert";  // whose layers are named as experts' are
   const char* norm = "model.norm";
@@ -69,9 +72,12 @@ struct Family {
   bool plain_output = false;  // attention_bias is of q, k and v alone
   Norms norms = Norms::Before;
   QkNorm qk_norm = QkNorm::None;  // unless use_qk_norm is false
-  bool unit_offset = false;       // norms multiply by 1 + weight
-  bool fused_qkv = false;         // one layer for q, k and v
-  bool fused_gate = false;        // one layer for gate and up
+  kernels::NormForm norm_form = kernels::NormForm::Llama;
+  bool value_norm = false;     // values have an RMSNorm without a weight
+  double attention_scale = 0;  // on q·k; 0: by the config or the size of a head
+  bool block_scale = false;    // a block's output is multiplied by a number that nothing trains
+  bool fused_qkv = false;      // one layer for q, k and v
+  bool fused_gate = false;     // one layer for gate and up
   // The fused layer has each key-value head's queries, its key and its value side by side.
   bool interleaved = false;
   bool layer_norm = false;       // layer norms with biases in place of RMSNorms
@@ -84,6 +90,9 @@ struct Family {
   // matrices as (in, out), and gates and ups take turns.
   bool biased_experts = false;
   bool mlp_beside_experts = false;  // blocks with experts have an MLP too, whose output is added
+  // Experts and router read what the MLP's norm reads, each through a norm of its own, and the
+  // weights that the router gives are multiplied by a number of each expert.
+  bool normed_experts = false;
   // The router scores each expert by itself, and chooses by that plus a bias.
   bool sigmoid_router = false;
   double router_epsilon = 0;  // added to the sum by which weights are divided

@@ -41,7 +41,7 @@ class LatentAttention final : public Mixer {
     query_norm_.emplace(site_ + ".q_a_layernorm", c.query_rank, kLatentEps);
   }
 
-  at::Tensor forward(const at::Tensor& x, const nn::Batch& batch,
+  at::Tensor forward(const at::Tensor& x, nn::State& state, const nn::Batch& batch,
                      const nn::Pass& pass) const override;
 
   void list(std::vector<nn::Parameter*>& parameters) override {
@@ -86,8 +86,8 @@ std::pair<at::Tensor, at::Tensor> LatentAttention::read(const at::Tensor& x, con
   return {queries_.forward(query_norm_->forward(made[0]), pass), made[1]};
 }
 
-at::Tensor LatentAttention::forward(const at::Tensor& x, const nn::Batch& batch,
-                                    const nn::Pass& pass) const {
+at::Tensor LatentAttention::forward(const at::Tensor& x, nn::State& /*state*/,
+                                    const nn::Batch& batch, const nn::Pass& pass) const {
   const int64_t heads = config_.num_attention_heads, plain = config_.rotated.first;
   const auto [q, wide] = read(x, batch, pass);
   const std::vector<at::Tensor> parts =

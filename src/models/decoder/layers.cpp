@@ -26,6 +26,16 @@ nn::Parameter of_heads(std::string name, int64_t heads) {
   return {.name = std::move(name), .shape = {heads}, .init = nn::Init::Ones, .value = {}};
 }
 
+nn::Parameter constant(std::string name, int64_t size, nn::Init init) {
+  return {.name = std::move(name),
+          .shape = {size},
+          .init = init,
+          .trained = false,
+          .constant = true,
+          .held = at::kFloat,
+          .value = {}};
+}
+
 at::Tensor new_state(nn::KvCache& cache, int64_t layer, at::IntArrayRef of_heads,
                      at::Device device) {
   const memory::CategoryGuard category(memory::Category::Activations);

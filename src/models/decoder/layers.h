@@ -27,6 +27,9 @@ std::vector<at::Tensor> project(const at::Tensor& x, const std::vector<nn::Linea
 // A vector with a number for each of `heads` heads.
 nn::Parameter of_heads(std::string name, int64_t heads);
 
+// A vector that a checkpoint has and nothing trains.
+nn::Parameter constant(std::string name, int64_t size, nn::Init init);
+
 // The state of block `layer` in the cache, of `heads` matrices for each sequence, for a scan to
 // fill.
 at::Tensor new_state(nn::KvCache& cache, int64_t layer, at::IntArrayRef of_heads,

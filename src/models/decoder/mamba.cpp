@@ -48,7 +48,7 @@ class Mamba final : public Mixer {
                .value = {}};
   }
 
-  at::Tensor forward(const at::Tensor& x, const nn::Batch& batch,
+  at::Tensor forward(const at::Tensor& x, nn::State& /*state*/, const nn::Batch& batch,
                      const nn::Pass& pass) const override {
     std::vector<at::Tensor> made = project(
         x, in_, {inner_size(config_), convolved_size(config_), config_.mamba_heads}, batch, pass);

@@ -19,8 +19,9 @@ namespace snug::models::decoder {
 class Mixer {
  public:
   virtual ~Mixer() = default;
-  // The normed hidden states x (c, D) -> what is added to them (c, D).
-  virtual at::Tensor forward(const at::Tensor& x, const nn::Batch& batch,
+  // The normed hidden states x (c, D) -> what is added to them (c, D). `state`: the block's output,
+  // where layers leave keys and values for later ones and find them.
+  virtual at::Tensor forward(const at::Tensor& x, nn::State& state, const nn::Batch& batch,
                              const nn::Pass& pass) const = 0;
   virtual void list(std::vector<nn::Parameter*>& parameters) = 0;
   virtual void list(std::vector<nn::Linear*>& linears) = 0;

@@ -9,6 +9,8 @@
 namespace snug::models::decoder {
 namespace {
 
+constexpr const char* kExpertScale = ".per_expert_scale";
+
 struct Names {
   std::string_view ours;
   const char* litgpt;
@@ -113,7 +115,7 @@ Placement in_stack(const Config& c, const nn::Parameter& parameter) {
   const std::optional<ExpertName> of = expert_name(*c.family, parameter.name);
   if (!of) return {.tensor = parameter.name};
   if (!c.family->biased_experts)
-    return {.tensor = of->experts + of->layer + of->kind,
+    return {.tensor = of->experts + of->layer + c.family->names.expert_stack,
             .stacked = c.num_experts,
             .index = of->number};
   const bool is_bias = of->kind == ".bias";
@@ -128,6 +130,8 @@ Placement in_stack(const Config& c, const nn::Parameter& parameter) {
 Placement in_hugging_face(const Config& c, const nn::Parameter& parameter) {
   Placement place{.tensor = parameter.name};
   if (c.family->fused_experts) place = in_stack(c, parameter);
+  if (c.family->normed_experts && parameter.name.ends_with(kExpertScale))
+    place.shape = {c.num_experts};
   // A convolution of each feature by itself.
   if (parameter.name.ends_with(".conv.conv.weight") || parameter.name.ends_with(".conv1d.weight"))
     place.shape = {parameter.whole_shape()[0], 1, parameter.whole_shape()[1]};
@@ -162,9 +166,11 @@ Placement DecoderModel::placement(Layout layout, const nn::Parameter& parameter)
   if (is_gguf ? config_.family->gguf.empty() : !config_.family->in_litgpt)
     throw UserError("{} models are neither read nor written {}; use a Hugging Face directory",
                     config_.family->model_type, is_gguf ? "as GGUF files" : "in LitGPT's layout");
-  const double added =
-      layout == Layout::Gguf && config_.family->unit_offset && name.ends_with("norm.weight") ? 1
-                                                                                             : 0;
+  const double added = layout == Layout::Gguf &&
+                               config_.family->norm_form == kernels::NormForm::Gemma &&
+                               name.ends_with("norm.weight")
+                           ? 1
+                           : 0;
   for (const Names& names : kTopNames)
     if (name == names.ours) return {.tensor = name_in(layout, names), .added = added};
   const size_t number = std::string_view(config_.family->names.layers).size();

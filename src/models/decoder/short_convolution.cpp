@@ -29,7 +29,7 @@ class ShortConvolution final : public Mixer {
                .value = {}};
   }
 
-  at::Tensor forward(const at::Tensor& x, const nn::Batch& batch,
+  at::Tensor forward(const at::Tensor& x, nn::State& /*state*/, const nn::Batch& batch,
                      const nn::Pass& pass) const override {
     const at::Tensor wide = nn::project(x, {&in_}, nn::num_tokens(batch), pass)[0];
     return out_.forward(convolve(wide, batch), pass);

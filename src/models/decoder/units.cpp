@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/memory/guards.h"
+#include "core/ops/constant_scale.h"
 #include "models/decoder/layers.h"
 
 namespace snug::models::decoder {
@@ -40,7 +41,8 @@ std::unique_ptr<Mixer> make_mixer(const Config& c, int64_t layer, const std::str
   return make_attention(c, layer, name, rope);
 }
 
-std::vector<nn::Linear> gate_up_layers(const Config& c, const std::string& layer) {
+std::vector<nn::Linear> gate_up_layers(const Config& c, int64_t intermediate_size,
+                                       const std::string& layer) {
   const WeightNames& names = c.family->names;
   const nn::Bias bias = bias_if(c.mlp_bias);
   const auto of = [&](const char* name, int64_t features) {
@@ -48,11 +50,11 @@ std::vector<nn::Linear> gate_up_layers(const Config& c, const std::string& layer
   };
   std::vector<nn::Linear> layers;
   if (c.family->gated && c.family->fused_gate) {
-    layers.push_back(of(names.gate_up, 2 * c.intermediate_size));
+    layers.push_back(of(names.gate_up, 2 * intermediate_size));
     return layers;
   }
-  if (c.family->gated) layers.push_back(of(names.gate, c.intermediate_size));
-  layers.push_back(of(names.up, c.intermediate_size));
+  if (c.family->gated) layers.push_back(of(names.gate, intermediate_size));
+  layers.push_back(of(names.up, intermediate_size));
   return layers;
 }
 
@@ -135,13 +137,17 @@ Block::Block(const Config& c, int64_t layer, const Rope* rope)
       after_mlp_(
           block_norm(c, c.family->norms != Norms::Before, name_ + c.family->names.after_mlp_norm)),
       mixer_(make_mixer(c, layer, name_, rope)) {
-  if (c.layers[static_cast<size_t>(layer)].experts) {
-    experts_.emplace(c, layer, name_);
-    if (!c.family->mlp_beside_experts) return;
+  const Layer& own = c.layers[static_cast<size_t>(layer)];
+  if (own.experts) experts_.emplace(c, layer, name_);
+  if (own.experts && c.family->normed_experts)
+    beside_experts_.emplace(c, name_ + "post_feedforward_layernorm_1");
+  if (!own.experts || c.family->mlp_beside_experts) {
+    gate_up_ = gate_up_layers(c, own.intermediate_size, name_);
+    down_.emplace(name_ + c.family->names.down, nn::Role::MlpOutput, own.intermediate_size,
+                  c.hidden_size, bias_if(c.mlp_bias));
   }
-  gate_up_ = gate_up_layers(c, name_);
-  down_.emplace(name_ + c.family->names.down, nn::Role::MlpOutput, c.intermediate_size,
-                c.hidden_size, bias_if(c.mlp_bias));
+  if (c.layer_input_size > 0) layer_input_.emplace(c, layer, name_);
+  if (c.family->block_scale) scale_ = constant(name_ + "layer_scalar", 1, nn::Init::Ones);
 }
 
 std::vector<nn::Parameter*> Block::parameters() {
@@ -155,7 +161,9 @@ std::vector<nn::Parameter*> Block::parameters() {
   if (experts_) experts_->list(all);
   for (nn::Linear& linear : gate_up_) linear.list(all);
   if (down_) down_->list(all);
-  add(after_mlp_);
+  for (auto* norm : {&beside_experts_, &after_mlp_}) add(*norm);
+  if (layer_input_) layer_input_->list(all);
+  if (scale_) all.push_back(&*scale_);
   return all;
 }
 
@@ -165,6 +173,7 @@ std::vector<nn::Linear*> Block::linears() {
   if (experts_) experts_->list(all);
   for (nn::Linear& linear : gate_up_) all.push_back(&linear);
   if (down_) all.push_back(&*down_);
+  if (layer_input_) layer_input_->list(all);
   return all;
 }
 
@@ -172,11 +181,15 @@ std::vector<std::vector<nn::Parameter*>> Block::experts() {
   return experts_ ? experts_->parameters_of_each() : std::vector<std::vector<nn::Parameter*>>();
 }
 
-at::Tensor Block::mlp(const at::Tensor& x, nn::State& state, const nn::Batch& batch,
-                      const nn::Pass& pass) const {
+at::Tensor Block::mlp(const at::Tensor& x, const at::Tensor& sum, nn::State& state,
+                      const nn::Batch& batch, const nn::Pass& pass) const {
   if (!experts_) return own_mlp(x, batch, pass);
-  const at::Tensor sum = experts_->forward(x, state, batch, pass);
-  return down_ ? at::add(sum, own_mlp(x, batch, pass)) : sum;
+  const at::Tensor of_experts =
+      experts_->forward(config_.family->normed_experts ? sum : x, state, batch, pass);
+  if (!down_) return of_experts;
+  const at::Tensor own = own_mlp(x, batch, pass);
+  return at::add(of_experts,
+                 beside_experts_ ? beside_experts_->forward(own, ops::NormFeeds::Other) : own);
 }
 
 at::Tensor Block::own_mlp(const at::Tensor& x, const nn::Batch& batch, const nn::Pass& pass) const {
@@ -202,7 +215,8 @@ nn::State Block::forward(const nn::State& input, const nn::Batch& batch, const n
   at::Tensor read = hidden;
   if (before_attention_) std::tie(hidden, read) = before_attention_->forward_beside(hidden);
   at::Tensor x = config_.shared_norm ? read : at::Tensor();
-  at::Tensor added = mixer_->forward(std::exchange(read, {}), batch, pass);
+  nn::State state = input;
+  at::Tensor added = mixer_->forward(std::exchange(read, {}), state, batch, pass);
   added = scaled(normed(after_attention_, added));
   at::Tensor sum;
   if (config_.parallel_residual) {
@@ -214,9 +228,11 @@ nn::State Block::forward(const nn::State& input, const nn::Batch& batch, const n
     sum = x = at::add(hidden, added);
   }
   added.reset();
-  nn::State state = input;
-  const at::Tensor wide = normed(after_mlp_, mlp(x, state, batch, pass));
-  state.set("hidden", at::add(sum, wide, config_.residual_scale));
+  const at::Tensor wide = normed(after_mlp_, mlp(x, sum, state, batch, pass));
+  at::Tensor output = at::add(sum, wide, config_.residual_scale);
+  if (layer_input_) output = layer_input_->forward(output, state, batch, pass);
+  if (scale_) output = ops::scale_in_place(output, scale_->value);
+  state.set("hidden", std::move(output));
   return state;
 }
 
@@ -237,6 +253,7 @@ at::Tensor Head::prepare(const at::Tensor& x, const nn::Pass& /*pass*/) { return
 
 DecoderModel::DecoderModel(Config config)
     : config_(std::move(config)), embedding_(std::make_unique<Embedding>(config_)) {
+  if (config_.layer_input_size > 0) layer_inputs_ = std::make_unique<LayerInputs>(config_);
   for (int64_t layer = 0; layer < config_.num_hidden_layers; ++layer)
     blocks_.push_back(std::make_unique<Block>(config_, layer, rope_of(layer)));
   head_ = std::make_unique<Head>(config_,
@@ -251,6 +268,7 @@ const Rope* DecoderModel::rope_of(int64_t layer) const {
 
 std::vector<nn::Unit*> DecoderModel::units() {
   std::vector<nn::Unit*> all{embedding_.get()};
+  if (layer_inputs_ != nullptr) all.push_back(layer_inputs_.get());
   for (const auto& block : blocks_) all.push_back(block.get());
   all.push_back(head_.get());
   return all;
@@ -264,6 +282,18 @@ Dimensions DecoderModel::dimensions() const {
           .num_heads = config_.num_attention_heads,
           .num_kv_heads = config_.num_key_value_heads,
           .head_dim = config_.head_dim};
+}
+
+// Keys and values of layers that attend to another's: published files have them, and transformers
+// leaves them out too.
+bool DecoderModel::may_leave_out(const std::string& tensor) const {
+  for (int64_t layer = 0; layer < config_.num_hidden_layers; ++layer) {
+    if (!config_.layers[static_cast<size_t>(layer)].keys_of) continue;
+    const std::string block = config_.family->names.layers + std::to_string(layer) + ".self_attn.";
+    for (const char* part : {"k_proj.weight", "v_proj.weight", "k_norm.weight", "v_norm.weight"})
+      if (tensor == block + part) return true;
+  }
+  return false;
 }
 
 std::string DecoderModel::litgpt_config() const {
@@ -320,6 +350,13 @@ std::vector<HeadCount> DecoderModel::head_counts() const {
     counts.push_back({.what = "gated delta rule", .count = 1, .is_split = false});
   if (!all_attend() && config_.mamba_heads > 0)
     counts.push_back({.what = "Mamba 2", .count = 1, .is_split = false});
+  if (config_.layer_input_size > 0)
+    counts.push_back({.what = "embeddings by layer", .count = 1, .is_split = false});
+  for (const Layer& layer : config_.layers)
+    if (layer.num_key_value_heads != config_.num_key_value_heads) {
+      counts.push_back({"key-value heads of layers without a window", layer.num_key_value_heads});
+      break;
+    }
   if (config_.num_experts > 0)
     counts.push_back({.what = "mixture of experts in a block", .count = 1, .is_split = false});
   return counts;
@@ -329,10 +366,13 @@ std::vector<HeadCount> DecoderModel::head_counts() const {
 // one with the delta rule multiplies its state by a key and a query and adds to it, and one with
 // Mamba 2 does not multiply it by a key.
 double DecoderModel::flops_per_token(double seqlen, double pictures) const {
-  const int64_t features = config_.num_attention_heads * config_.head_dim;
+  const auto of_scores = [&](int64_t head_dim) {
+    return 6.0 * static_cast<double>(config_.num_attention_heads * head_dim) * seqlen;
+  };
   double flops = Model::flops_per_token(seqlen, pictures);
   for (const Layer& layer : config_.layers)
-    if (layer.mixer != MixerKind::Attention) flops -= 6.0 * static_cast<double>(features) * seqlen;
+    flops += (layer.mixer == MixerKind::Attention ? of_scores(layer.head_dim) : 0) -
+             of_scores(config_.head_dim);
   for (const Layer& layer : config_.layers)
     if (layer.mixer == MixerKind::DeltaRule)
       flops += 18.0 * static_cast<double>(config_.delta_value_heads * config_.delta_key_dim *
@@ -354,7 +394,7 @@ void DecoderModel::prepare(at::Device device, int64_t max_seqlen) {
   const memory::CategoryGuard category(memory::Category::Data);
   rope_.prepare(config_.rope, config_.rotated, max_seqlen, device);
   if (std::ranges::find(config_.layers, Rotation::Window, &Layer::rotation) != config_.layers.end())
-    window_rope_.prepare(config_.window_rope, config_.rotated, max_seqlen, device);
+    window_rope_.prepare(config_.window_rope, config_.window_rotated, max_seqlen, device);
 }
 
 // Where the config has dropout.

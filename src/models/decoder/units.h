@@ -16,6 +16,7 @@
 #include "core/nn/linear.h"
 #include "models/decoder/config.h"
 #include "models/decoder/experts.h"
+#include "models/decoder/layer_inputs.h"
 #include "models/decoder/mixer.h"
 #include "models/decoder/rope.h"
 #include "models/model.h"
@@ -65,19 +66,23 @@ class Block final : public nn::Unit {
   std::optional<Experts>& mixture() { return experts_; }
 
  private:
-  // `state`: the unit's output, of which experts take note.
-  at::Tensor mlp(const at::Tensor& x, nn::State& state, const nn::Batch& batch,
-                 const nn::Pass& pass) const;
+  // x: `sum` through the norm before the MLP. `state`: the unit's output, of which experts take
+  // note.
+  at::Tensor mlp(const at::Tensor& x, const at::Tensor& sum, nn::State& state,
+                 const nn::Batch& batch, const nn::Pass& pass) const;
   at::Tensor own_mlp(const at::Tensor& x, const nn::Batch& batch, const nn::Pass& pass) const;
 
   const Config& config_;
   std::string name_;
   // What `norms` of the family says: before and after attention, before and after the MLP.
   std::optional<Norm> before_attention_, after_attention_, before_mlp_, after_mlp_;
+  std::optional<Norm> beside_experts_;  // of the MLP's output, before experts' is added
   std::unique_ptr<Mixer> mixer_;
   std::optional<Experts> experts_;   // in place of the following, or beside them
   std::vector<nn::Linear> gate_up_;  // gate and up, or one for both; up alone without a gate
   std::optional<nn::Linear> down_;
+  std::optional<LayerInput> layer_input_;
+  std::optional<nn::Parameter> scale_;  // (1), of the output
 };
 
 class Head final : public nn::Head {
@@ -114,6 +119,7 @@ class DecoderModel final : public Model {
   }
   std::vector<std::string> labels() const override { return config_.labels; }
   Placement placement(Layout layout, const nn::Parameter& parameter) const override;
+  bool may_leave_out(const std::string& tensor) const override;
   nlohmann::json hugging_face_config() const override { return config_.json; }
   std::string litgpt_config() const override;
   void write_gguf_config(files::GgufWriter& out) const override { to_gguf(config_, out); }
@@ -136,6 +142,7 @@ class DecoderModel final : public Model {
   Config config_;
   Rope rope_, window_rope_;
   std::unique_ptr<Embedding> embedding_;
+  std::unique_ptr<LayerInputs> layer_inputs_;  // null: blocks get the hidden states alone
   std::vector<std::unique_ptr<Block>> blocks_;
   std::unique_ptr<Head> head_;
 };

@@ -154,6 +154,29 @@ TEST_F(FromConfig, PublishedSizesOfDecoders) {
   expect("gemma2", 256000, 2304, 9216, 26, 8, 4, {{"cache_implementation", "hybrid"}},
          2'614'341'888);
   expect("gemma3_text", 262144, 1152, 6912, 26, 4, 1, {{"sliding_window", 512}}, 999'885'952);
+  const auto gemma4 = [](int64_t layers, int64_t turn, json more) {
+    for (int64_t layer = 1; layer <= layers; ++layer)
+      more["layer_types"].push_back(layer % turn == 0 ? "full_attention" : "sliding_attention");
+    return more;
+  };
+  expect("gemma4_text", 262144, 1536, 6144, 35, 8, 1,
+         gemma4(35, 5, {{"num_kv_shared_layers", 20}, {"use_double_wide_mlp", true}}),
+         4'628'569'344);
+  expect("gemma4_text", 262144, 2560, 10240, 42, 8, 2,
+         gemma4(42, 6, {{"num_kv_shared_layers", 18}}), 7'463'013'376);
+  const json wide = {{"hidden_size_per_layer_input", 0},
+                     {"attention_k_eq_v", true},
+                     {"use_bidirectional_attention", "vision"}};
+  json more = gemma4(60, 6, wide);
+  more["num_global_key_value_heads"] = 4;
+  expect("gemma4_text", 262144, 5376, 21504, 60, 32, 16, more, 30'697'345'280);
+  more = gemma4(30, 6, wide);
+  more.update({{"num_global_key_value_heads", 2},
+               {"enable_moe_block", true},
+               {"num_experts", 128},
+               {"top_k_experts", 8},
+               {"moe_intermediate_size", 704}});
+  expect("gemma4_text", 262144, 2816, 2112, 30, 16, 8, more, 25'233'141'760);
   expect("gpt_neox", 50304, 768, 3072, 12, 12, 12, {{"rotary_pct", 0.25}}, 162'322'944);
   expect("gpt_neox", 50304, 2048, 8192, 16, 8, 8, {{"rotary_pct", 0.25}}, 1'011'781'632);
   const json of_1_2b = {{"tie_word_embeddings", true},
@@ -223,8 +246,9 @@ TEST_F(FromConfig, ParametersHaveTheRolesThatTheirNamesSay) {
       const auto expected = is_table(name) ? nn::ParameterRole::Embedding
                             : name.ends_with("lm_head.weight") || name == "embed_out.weight"
                                 ? nn::ParameterRole::Head
-                            : parameter->shape.size() == 1 ? nn::ParameterRole::Vector
-                                                           : nn::ParameterRole::Matrix;
+                            : parameter->shape.size() == 1 || name.ends_with("per_expert_scale")
+                                ? nn::ParameterRole::Vector
+                                : nn::ParameterRole::Matrix;
       EXPECT_EQ(parameter->role, expected) << entry.path().filename() << ": " << name;
       EXPECT_FALSE(parameter->is_added()) << name;
       ++counts[parameter->role];
@@ -481,6 +505,19 @@ TEST_F(FromConfig, RotaryScalingThatTransformersReadsOtherwiseIsRefused) {
          {{"rope_parameters",
            {{"rope_theta", 1e4}, {"full_attention", nullptr}, {"sliding_attention", nullptr}}}},
          "do not differ by layer");
+  expect("gemma4", {{"per_layer_config", {{"2", {{"head_dim", 8}, {"scale", 2}}}}}},
+         "\"scale\" is unknown");
+  expect("gemma4", {{"per_layer_config", {{"1", {{"head_dim", 8}}}}}}, "the 1 layers of type");
+  expect("gemma4", {{"per_layer_config", nullptr}, {"global_head_dim", 514}},
+         "global_head_dim = 514");
+  expect("gemma4",
+         {{"per_layer_config", nullptr},
+          {"attention_k_eq_v", false},
+          {"num_global_key_value_heads", 1}},
+         "without attention_k_eq_v");
+  expect("gemma4", {{"use_bidirectional_attention", "all"}}, "only \"vision\"");
+  expect("gemma4-shared", {{"num_kv_shared_layers", 4}}, "num_kv_shared_layers = 4: no layer");
+  expect("gemma4-shared", {{"vocab_size_per_layer_input", 80}}, "leaves tokens of vocab_size = 96");
   expect("gemma3", {{"attn_logit_softcapping", 2.0}}, "does not know attn_logit_softcapping");
   expect("qwen2-windows", {{"use_sliding_window", false}}, "use_sliding_window false");
   expect("mistral", {{"sliding_window", 0}}, "sliding_window = 0 is out of range");

@@ -33,8 +33,11 @@ struct Stored {
 
 class StoredWeights : public ::testing::Test {
  protected:
-  void SetUp() override {
-    const fs::path model = fs::path(SNUG_SOURCE_DIR) / "tests/data/parity/llama";
+  void SetUp() override { take("llama"); }
+
+  void take(const char* name) {
+    stored_.clear();
+    const fs::path model = fs::path(SNUG_SOURCE_DIR) / "tests/data/parity" / name;
     config_ = nlohmann::json::parse(read_file(model / "config.json"));
     const auto source = files::open_safetensors(model / "model.safetensors");
     for (const TensorInfo& info : source->tensors()) {
@@ -123,6 +126,18 @@ TEST_F(StoredWeights, OfFurtherTokensAndWithoutElementsAreLeftOut) {
   EXPECT_EQ(load(), "");
   add("model.layers.0.mlp.shared.weight", DType::F32, {0}, 1);
   EXPECT_EQ(load(), "");
+}
+
+// Published files of Gemma 4 have keys and values of blocks that attend to others'.
+TEST_F(StoredWeights, OfBlocksThatShareKeysAreLeftOut) {
+  take("gemma4-shared");
+  for (const char* part : {"k_proj", "v_proj", "k_norm", "v_norm"})
+    add(std::string("model.layers.4.self_attn.") + part + ".weight", DType::F32, {2}, 1);
+  EXPECT_EQ(load(), "");
+  more_rows_ = 5;  // of both tables
+  EXPECT_EQ(load(), "");
+  add("model.layers.0.self_attn.v_norm.weight", DType::F32, {2}, 1);
+  EXPECT_THAT(refusal(), HasSubstr("model.layers.0.self_attn.v_norm.weight"));
 }
 
 // As no program writes them.

@@ -16,7 +16,8 @@ namespace snug::kernels::cpu {
 namespace {
 
 std::vector<float> float_weight(const void* weight, Scalar type, NormForm form, int64_t dim) {
-  std::vector<float> result(static_cast<size_t>(dim));
+  std::vector<float> result(static_cast<size_t>(dim), 1.0f);
+  if (weight == nullptr) return result;
   cast(weight, type, result.data(), Scalar::F32, dim, 1);
   if (form == NormForm::Gemma) {
     for (float& w : result) w += 1.0f;

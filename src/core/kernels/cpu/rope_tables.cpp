@@ -89,12 +89,23 @@ void scale_longrope(const RopeScaling& s, int64_t max_len, std::vector<double>& 
   for (size_t i = 0; i < frequencies.size(); ++i) frequencies[i] /= factors[i];
 }
 
+// Frequencies of the whole head, of which only the first ones turn (Gemma 4).
+void stop_others(const RopeScaling& s, std::vector<double>& frequencies) {
+  const auto count = static_cast<size_t>(s.proportion * static_cast<double>(frequencies.size()));
+  for (size_t i = 0; i < frequencies.size(); ++i)
+    frequencies[i] = i < count ? frequencies[i] / s.factor : 0;
+}
+
 void check(const RopeScaling& s, int64_t dim) {
   if (dim <= 0 || dim % 2 != 0) throw UserError("rotary width is {}; it must be even", dim);
   if (!(s.base > 0)) throw UserError("rope_theta is {}; it must be positive", s.base);
   if (s.type == RopeType::None) return;
   if (!(s.factor > 0)) throw UserError("rope_scaling: factor is {}; it must be positive", s.factor);
-  if (s.type != RopeType::Linear && s.original_max_position <= 0) {
+  if (s.type == RopeType::Proportional && !(s.proportion > 0 && s.proportion <= 1))
+    throw UserError("rope_scaling: partial_rotary_factor is {}; it must be above 0, at most 1",
+                    s.proportion);
+  const bool has_lengths = s.type != RopeType::Linear && s.type != RopeType::Proportional;
+  if (has_lengths && s.original_max_position <= 0) {
     throw UserError("rope_scaling: original_max_position_embeddings is {}; it must be positive",
                     s.original_max_position);
   }
@@ -133,6 +144,9 @@ RopeFrequencies rope_frequencies(const RopeScaling& scaling, int64_t dim, int64_
     case RopeType::Yarn:
       scale_yarn(scaling, dim, frequencies);
       result.attention_factor = yarn_attention_factor(scaling);
+      break;
+    case RopeType::Proportional:
+      stop_others(scaling, frequencies);
       break;
     case RopeType::LongRope:
       scale_longrope(scaling, max_len, frequencies);

@@ -9,7 +9,7 @@
 
 namespace snug::kernels::cpu {
 
-enum class RopeType : uint8_t { None, Linear, Dynamic, Llama3, Yarn, LongRope };
+enum class RopeType : uint8_t { None, Linear, Dynamic, Llama3, Yarn, LongRope, Proportional };
 
 // Field names as in `rope_scaling` of config.json; only the fields of the type are used.
 struct RopeScaling {
@@ -18,10 +18,11 @@ struct RopeScaling {
   double factor = 1.0;                    // all but None
   double low_freq_factor = 1.0;           // Llama3
   double high_freq_factor = 4.0;          // Llama3
-  int64_t original_max_position = 0;      // original_max_position_embeddings; all but None, Linear
+  int64_t original_max_position = 0;      // original_max_position_embeddings; Dynamic to LongRope
   double beta_fast = 32.0;                // Yarn
   double beta_slow = 1.0;                 // Yarn
   bool truncate = true;                   // Yarn: round the correction range to whole dimensions
+  double proportion = 1.0;                // Proportional: partial_rotary_factor
   double mscale = 0.0;                    // Yarn, 0: unset
   double mscale_all_dim = 0.0;            // Yarn, 0: unset
   double attention_factor = 0.0;          // Yarn, LongRope; 0: derived from factor

@@ -32,6 +32,7 @@ struct Forward {
 
 template <class W>
 __device__ float weight_at(const W* weight, int64_t i, NormForm form) {
+  if (weight == nullptr) return 1.f;
   return to_float(weight[i]) + (form == NormForm::Gemma ? 1.f : 0.f);
 }
 

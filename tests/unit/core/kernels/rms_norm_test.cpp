@@ -14,6 +14,7 @@ struct Case {
   NormForm form;
   int64_t rows, dim;
   int shift;
+  bool weighted = true;
 };
 
 std::string describe(const Case& c) {
@@ -31,6 +32,8 @@ std::vector<Case> cases() {
       }
     }
     result.push_back({type, NormForm::Gemma, 5, 77, 1});
+    result.push_back({type, NormForm::Gemma4, 5, 77, 1});
+    result.push_back({type, NormForm::Gemma4, 5, 77, 0, false});
   }
   result.push_back({Scalar::F32, NormForm::Llama, 1024, 24, 0});
   return result;
@@ -38,6 +41,13 @@ std::vector<Case> cases() {
 
 double scale_of(double weight, NormForm form) {
   return form == NormForm::Gemma ? 1 + weight : weight;
+}
+
+// Ones where the norm is given none.
+Array weight_of(const Case& c, Scalar type, int shift) {
+  Array weight = random_array(type, c.dim, 2, 1.0, shift);
+  for (int64_t i = 0; i < c.dim && !c.weighted; ++i) weight.set(i, 1);
+  return weight;
 }
 
 double rstd_of(const std::vector<double>& x, int64_t row, int64_t dim) {
@@ -66,7 +76,7 @@ TEST(RmsNorm, ForwardIsTheFormula) {
   on_every_isa([] {
     for (const Case& c : cases()) {
       const Array x = random_array(c.type, c.rows * c.dim, 1, 2.0, c.shift);
-      const Array weight = random_array(c.type, c.dim, 2, 1.0, c.shift);
+      const Array weight = weight_of(c, c.type, c.shift);
       Array y(c.type, c.rows * c.dim, c.shift);
       Array rstd(Scalar::F32, c.rows, c.shift);
       rms_norm_forward({.type = c.type,
@@ -75,7 +85,7 @@ TEST(RmsNorm, ForwardIsTheFormula) {
                         .rows = c.rows,
                         .dim = c.dim,
                         .x = x.data(),
-                        .weight = weight.data(),
+                        .weight = c.weighted ? weight.data() : nullptr,
                         .eps = kEps,
                         .y = y.data(),
                         .rstd = rstd.floats()});
@@ -94,7 +104,7 @@ TEST(RmsNorm, ResidualIsAddedWithOneRoundingAndNormed) {
   on_every_isa([] {
     for (const Case& c : cases()) {
       const Array x = random_array(c.type, c.rows * c.dim, 1, 2.0, c.shift);
-      const Array weight = random_array(Scalar::F32, c.dim, 2);
+      const Array weight = weight_of(c, Scalar::F32, 0);
       Array sum = random_array(c.type, c.rows * c.dim, 3, 1.0, c.shift);
       std::vector<double> h;
       for (int64_t i = 0; i < x.size(); ++i) h.push_back(rounded(x[i] + sum[i], c.type));
@@ -107,7 +117,7 @@ TEST(RmsNorm, ResidualIsAddedWithOneRoundingAndNormed) {
                         .x = x.data(),
                         .residual = sum.data(),
                         .sum = sum.data(),
-                        .weight = weight.data(),
+                        .weight = c.weighted ? weight.data() : nullptr,
                         .eps = kEps,
                         .y = y.data()});
       EXPECT_EQ(sum.values(), h) << describe(c);
@@ -166,7 +176,7 @@ TEST(RmsNorm, BackwardIsTheChainRule) {
     for (const Case& c : cases()) {
       const Array x = random_array(c.type, c.rows * c.dim, 1, 2.0, c.shift);
       const Array dy = random_array(c.type, c.rows * c.dim, 4, 1.0, c.shift);
-      const Array weight = random_array(c.type, c.dim, 2, 1.0, c.shift);
+      const Array weight = weight_of(c, c.type, c.shift);
       Array rstd(Scalar::F32, c.rows, c.shift);
       const std::vector<double> values = x.values();
       for (int64_t row = 0; row < c.rows; ++row) rstd.set(row, rstd_of(values, row, c.dim));
@@ -182,7 +192,7 @@ TEST(RmsNorm, BackwardIsTheChainRule) {
                          .dim = c.dim,
                          .dy = dy.data(),
                          .x = x.data(),
-                         .weight = weight.data(),
+                         .weight = c.weighted ? weight.data() : nullptr,
                          .rstd = rstd.floats(),
                          .d_residual = dx.data(),
                          .dx = dx.data(),

@@ -152,11 +152,26 @@ TEST(Rope, PositionOutsideTheTableIsRefused) {
   }
 }
 
+// Angles of the whole head's frequencies, and none behind the first ones.
+TEST(RopeTables, OnlyAProportionTurns) {
+  const RopeTables whole = build_rope_tables({}, 16, 4);
+  const RopeTables part =
+      build_rope_tables({.type = RopeType::Proportional, .proportion = 0.25}, 16, 4);
+  for (size_t i = 0; i < whole.cos.size(); ++i) {
+    EXPECT_EQ(part.cos[i], i % 8 < 2 ? whole.cos[i] : 1.0f) << i;
+    EXPECT_EQ(part.sin[i], i % 8 < 2 ? whole.sin[i] : 0.0f) << i;
+  }
+}
+
 TEST(RopeTables, RefusesWhatCannotBeComputed) {
   EXPECT_THROW(build_rope_tables({}, 7, 4), UserError);
   EXPECT_THROW(build_rope_tables({.base = 0}, 8, 4), UserError);
   EXPECT_THROW(build_rope_tables({.type = RopeType::Linear, .factor = 0}, 8, 4), UserError);
   EXPECT_THROW(build_rope_tables({.type = RopeType::Yarn, .factor = 2}, 8, 4), UserError);
+  for (const double proportion : {0.0, 1.5})
+    EXPECT_THROW(
+        build_rope_tables({.type = RopeType::Proportional, .proportion = proportion}, 8, 4),
+        UserError);
   EXPECT_THROW(build_rope_tables({.type = RopeType::Llama3,
                                   .factor = 2,
                                   .low_freq_factor = 4,

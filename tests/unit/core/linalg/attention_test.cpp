@@ -297,7 +297,7 @@ Case random_case(std::mt19937& random) {
   }
   c.kv_heads = pick(1, 2, 3);
   c.heads = c.kv_heads * pick(1, 1, 2, 3, 8);
-  c.dim = pick(64, 64, 16, 8, 80, 88, 100, 128, 5, 33, 256);
+  c.dim = pick(64, 64, 16, 8, 80, 88, 100, 128, 5, 33, 256, 512);
   c.type = Scalar(random() % 3);
   c.window = pick(0, 0, 1, 7, 40, 100);
   c.causal = random() % 4 != 0;
@@ -329,6 +329,7 @@ TEST_P(AttentionOn, ManyKeyBlocksAndTiles) {
   run_and_compare({{700}, 3, 1, 32, Scalar::F32, 0, true, 0, 3}, 1);
   run_and_compare({{700}, 1, 1, 32, Scalar::F32, 130, true, 0, 3}, 2);
   run_and_compare({{300, 1, 300}, 1, 1, 32, Scalar::BF16, 130, false, 0, 2}, 3);
+  run_and_compare({{200, 40}, 4, 2, 512, Scalar::F32, 0, true, 0, 2}, 4);
 }
 
 // Documents longer than the farthest distance that has a bucket of its own, many queries to few
@@ -577,7 +578,7 @@ TEST(Attention, RefusesWhatItCannotDo) {
   Problem p({{4}, 3, 1, 16, Scalar::F32, 0, true, 0, 1}, 1);
   p.args.num_kv_heads = 2;
   EXPECT_THROW(attention_forward(p.args, nullptr), InternalError);
-  p.args.num_kv_heads = 1, p.args.head_dim = 257;
+  p.args.num_kv_heads = 1, p.args.head_dim = 513;
   EXPECT_THROW(attention_forward(p.args, nullptr), InternalError);
   p.args.head_dim = 16, p.starts.back() = 3;
   EXPECT_THROW(attention_forward(p.args, nullptr), InternalError);

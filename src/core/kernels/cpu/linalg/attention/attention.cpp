@@ -41,8 +41,8 @@ void check_bias(const BiasTable& table) {
 }  // namespace
 
 void check_attention(const AttentionArgs& args) {
-  SNUG_CHECK(args.head_dim >= 1 && args.head_dim <= 256,
-             "attention: head dimension {}, at most 256", args.head_dim);
+  SNUG_CHECK(args.head_dim >= 1 && args.head_dim <= 512,
+             "attention: head dimension {}, at most 512", args.head_dim);
   SNUG_CHECK(args.num_kv_heads >= 1 && args.num_heads % args.num_kv_heads == 0,
              "attention: {} query heads do not share {} key/value heads evenly", args.num_heads,
              args.num_kv_heads);

@@ -28,7 +28,7 @@ struct BiasTable {
 int64_t relative_bucket(int64_t distance, const BiasTable& table);
 
 // N tokens of queries, M of keys, H heads, Hkv key/value heads (a divisor of H), head dimension D
-// <= 256. M = N except for cross-attention.
+// <= 512. M = N except for cross-attention.
 struct AttentionArgs {
   int64_t num_tokens = 0, num_heads = 0, num_kv_heads = 0, head_dim = 0;
   int64_t num_documents = 0;

@@ -22,6 +22,10 @@ inline constexpr const char* kMamba = "mamba";
 // leaves in c.json. `file` is config.json as it stands, `where` its path for errors.
 void flatten_rope(Config& c, const nlohmann::json& file, const std::string& where);
 
+// Writes the rotary embedding of a flattened config as rope_parameters by layer alone, for a family
+// that has no older form.
+void write_rope_by_layer(nlohmann::json& config);
+
 // The base and scaling that a flattened config names.
 kernels::cpu::RopeScaling rope_of(const nlohmann::json& config, const std::string& where);
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "models/decoder/config_gguf.h"
+#include "models/decoder/config/gguf.h"
 
 namespace snug::models::decoder {
 namespace {

@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "models/decoder/config.h"
-#include "models/decoder/config_gguf.h"
+#include "models/decoder/config/gguf.h"
 
 namespace snug::models::decoder {
 namespace {

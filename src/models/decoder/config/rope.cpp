@@ -1,7 +1,7 @@
 // The rotary embedding of config.json: brought to one form from those that versions of transformers
 // write, then into numbers.
 // SPDX-License-Identifier: Apache-2.0
-#include "models/decoder/config_rope.h"
+#include "models/decoder/config/rope.h"
 
 #include <fmt/ranges.h>
 
@@ -24,7 +24,7 @@ using nlohmann::json;
 constexpr const char* kOriginal = "original_max_position_embeddings";
 
 RopeType rope_type(const std::string& type, const std::string& where) {
-  static constexpr std::array<std::pair<const char*, RopeType>, 8> kNames = {{
+  static constexpr std::array<std::pair<const char*, RopeType>, 9> kNames = {{
       {"default", RopeType::None},
       {"none", RopeType::None},
       {"linear", RopeType::Linear},
@@ -33,12 +33,13 @@ RopeType rope_type(const std::string& type, const std::string& where) {
       {"yarn", RopeType::Yarn},
       {"longrope", RopeType::LongRope},
       {"su", RopeType::LongRope},
+      {"proportional", RopeType::Proportional},
   }};
   for (const auto& [name, known] : kNames)
     if (type == name) return known;
   throw UserError(
-      "{}: rope scaling of type \"{}\" is unknown; supported are linear, dynamic, llama3, yarn and "
-      "longrope",
+      "{}: rope scaling of type \"{}\" is unknown; supported are linear, dynamic, llama3, yarn, "
+      "longrope and proportional",
       where, type);
 }
 
@@ -52,10 +53,13 @@ std::pair<json, json> split_rope(json rope, const std::string& where, const json
   const ConfigFields fields(rope, where);  // refuses what is no object
   const json theta = rope.value("rope_theta", base);
   rope.erase("rope_theta");
-  if (fields.number("partial_rotary_factor", 1.0) != 1)
-    throw UserError("{}: partial_rotary_factor is not supported here", where);
-  rope.erase("partial_rotary_factor");
-  if (rope_type(rope_type_name(rope, where), where) == RopeType::None) rope = nullptr;
+  const RopeType type = rope_type(rope_type_name(rope, where), where);
+  if (type != RopeType::Proportional) {
+    if (fields.number("partial_rotary_factor", 1.0) != 1)
+      throw UserError("{}: partial_rotary_factor is not supported here", where);
+    rope.erase("partial_rotary_factor");
+  }
+  if (type == RopeType::None) rope = nullptr;
   return {theta, rope};
 }
 
@@ -133,6 +137,17 @@ void flatten_rope(Config& c, const json& file, const std::string& where) {
   scaling["type"] = "longrope";
 }
 
+void write_rope_by_layer(json& config) {
+  json all = config["rope_scaling"].is_null() ? json{{"rope_type", "default"}}
+                                              : json(config["rope_scaling"]);
+  all["rope_theta"] = config["rope_theta"];
+  config["rope_parameters"] = {
+      {kFull, std::move(all)},
+      {kSliding, {{"rope_type", "default"}, {"rope_theta", config["rope_local_base_freq"]}}}};
+  for (const char* key : {"rope_theta", "rope_scaling", "rope_local_base_freq", kOriginal})
+    config.erase(key);
+}
+
 RopeScaling rope_of(const json& config, const std::string& where) {
   const ConfigFields top(config, where);
   RopeScaling rope{.base = top.number("rope_theta")};
@@ -154,6 +169,7 @@ RopeScaling rope_of(const json& config, const std::string& where) {
                                           "short_factor",
                                           "long_factor",
                                           "original_max_position_embeddings",
+                                          "partial_rotary_factor",
                                           "finetuned",
                                           "llama_4_scaling_beta",
                                           "max_position_embeddings"};
@@ -181,6 +197,7 @@ RopeScaling rope_of(const json& config, const std::string& where) {
   if ((rope.type == RopeType::LongRope || rope.type == RopeType::Yarn) && !fields.has("factor") &&
       rope.original_max_position > 0)
     rope.factor = static_cast<double>(positions) / static_cast<double>(rope.original_max_position);
+  rope.proportion = fields.number("partial_rotary_factor", 1.0);
   rope.beta_fast = fields.number("beta_fast", 32.0);
   rope.beta_slow = fields.number("beta_slow", 1.0);
   rope.truncate = fields.boolean("truncate", true);
