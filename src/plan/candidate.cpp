@@ -217,7 +217,7 @@ void ShownPlans::hide() {
 }
 
 Candidate evaluate(const models::Model& model, const recipe::Recipe& recipe, const Workload& work,
-                   const DeviceProfile& device, int rank, Detail detail) {
+                   const DeviceProfile& device, int rank, Detail detail, const Most& most) {
   if (shown_plans != nullptr) shown_plans->count();
   const data::MicroBatch largest = largest_micro_batch(work, recipe, recipe.train.micro_batch_size);
   Candidate candidate{.recipe = recipe};
@@ -232,6 +232,7 @@ Candidate evaluate(const models::Model& model, const recipe::Recipe& recipe, con
        .flash_attention = device.flash_attention,
        .reserved_limit = device.usable_bytes(),
        .timeline = true,
+       .most = most,
        .sketch = detail == Detail::Sketch,
        .validation = larger_of_validation(work, recipe, largest),
        .others = largest_of_others,
@@ -250,14 +251,15 @@ Candidate evaluate(const models::Model& model, const recipe::Recipe& recipe, con
 }
 
 Candidate evaluate_neediest(const models::Model& model, const recipe::Recipe& recipe,
-                            const Workload& work, const DeviceProfile& device, Detail detail) {
+                            const Workload& work, const DeviceProfile& device, Detail detail,
+                            const Most& most) {
   const dist::MeshShape mesh = engine::named_strategy(recipe).mesh;
   const std::vector<int> ranks = first_of_stages(mesh);
   std::vector<Candidate> stages;
   for (size_t stage = 0; stage < ranks.size(); ++stage) {
     // Those between are much alike, and the ones in front have most under way.
     if (detail == Detail::Sketch && stage > 1 && stage + 1 < ranks.size()) continue;
-    stages.push_back(evaluate(model, recipe, work, device, ranks[stage], detail));
+    stages.push_back(evaluate(model, recipe, work, device, ranks[stage], detail, most));
     // A search need not know what the others take.
     if (detail == Detail::Sketch && !fits(stages.back(), device)) return stages.back();
   }

@@ -75,17 +75,18 @@ class ShownPlans {
   report::ProgressLine line_{"plans", 0, true};
   size_t made_ = 0;
   friend Candidate evaluate(const models::Model&, const recipe::Recipe&, const Workload&,
-                            const DeviceProfile&, int, Detail);
+                            const DeviceProfile&, int, Detail, const Most&);
 };
 
-// Plans a recipe for rank `rank`, with its timeline.
+// Plans a recipe for rank `rank`, with its timeline. `most`: see PredictOptions.
 Candidate evaluate(const models::Model& model, const recipe::Recipe& recipe, const Workload& work,
-                   const DeviceProfile& device, int rank = 0, Detail detail = Detail::Whole);
+                   const DeviceProfile& device, int rank = 0, Detail detail = Detail::Whole,
+                   const Most& most = {});
 // The memory of the pipeline stage that needs most (one that does not fit comes first) and the time
 // of the slowest. Where there is little room, of all different ranks.
 Candidate evaluate_neediest(const models::Model& model, const recipe::Recipe& recipe,
                             const Workload& work, const DeviceProfile& device,
-                            Detail detail = Detail::Whole);
+                            Detail detail = Detail::Whole, const Most& most = {});
 // The same of these ranks, at least one.
 Candidate evaluate_ranks(const models::Model& model, const recipe::Recipe& recipe,
                          const Workload& work, const DeviceProfile& device,

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -39,6 +40,8 @@ struct Choice {
   std::vector<const Change*> changes;
   int64_t micro_batch_size = 0;
   int64_t max_seq_length = 0;  // samples are cut to it; 0: they are not
+
+  auto operator<=>(const Choice&) const = default;
 };
 
 struct Changed {

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "core/memory/budget_guard.h"
 #include "core/memory/disk_file.h"
 #include "core/ops/attention/library_attention.h"
 #include "core/ops/device/device.h"
@@ -302,6 +303,9 @@ Prediction predict(const models::Model& model, const recipe::Recipe& recipe,
   std::unique_ptr<TimelineRecorder> recorder;
   if (options.timeline) recorder = std::make_unique<TimelineRecorder>(ledger);
   {
+    std::optional<memory::BudgetGuard> on_device, on_host;
+    if (options.most.on_device > 0) on_device.emplace(ledger, before + options.most.on_device);
+    if (options.most.on_host > 0) on_host.emplace(host, host_before + options.most.on_host);
     const auto twin = models::model_like(model);
     const data::MicroBatch& largest_of_others = options.others ? *options.others : largest;
     OneForAll batches(largest, largest_of_others);
@@ -311,6 +315,9 @@ Prediction predict(const models::Model& model, const recipe::Recipe& recipe,
                      .mesh = options.mesh,
                      .extensions = options.extensions});
     const engine::Engine& engine = run.engine();
+    // A recording that is refused memory would go on, unrecorded, and take less.
+    if (engine.executor->recorded() != nullptr) on_device.reset();
+    on_host.reset();  // batches, which come now, do not count there
     batches.fill(*engine.objective);
     result.resident = ledger.by_category();
     result.on_disk = disk.allocated() - disk_before;

@@ -85,12 +85,18 @@ struct Prediction {
   std::vector<Moment> timeline;
 };
 
+// For searching: a plan that is seen to take more ends in OutOfMemory; 0: none does.
+struct Most {
+  int64_t on_device = 0, on_host = 0;
+};
+
 struct PredictOptions {
   at::DeviceType device = at::kCPU;
   // cuda: libtorch's flash attention runs on the planned GPU; std::nullopt: as on this machine.
   std::optional<bool> flash_attention = {};
   int64_t reserved_limit = 0;  // cuda: what the allocator may reserve; 0: no limit
   bool timeline = false;       // also fill timeline, peak_reserved and bytes_written
+  Most most = {};
   // Told of what a GPU would do in the step (`device`: cuda), and how often in the whole step.
   std::function<void(const ops::Work&, double times)> on_work = {};
   // For searching: runs a 1F1B pipeline with only as many micro-batches as show its start, its

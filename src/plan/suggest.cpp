@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -71,17 +72,33 @@ class SuggestionSearch {
   SuggestionSearch(const models::Model& model, const recipe::Recipe& recipe, const Workload& work,
                    const DeviceProfile& device)
       : model_(model), recipe_(recipe), work_(work), device_(device) {
-    if (const auto candidate = planned(recipe)) {
+    if (const auto& candidate =
+            planned({.changes = {}, .micro_batch_size = recipe.train.micro_batch_size})) {
       lacking_ = missing(*candidate, device_);
       token_seconds_ = seconds_of_token(*candidate);
     }
   }
 
-  // Whether a recipe needs even more host memory, if only that is missing.
-  bool worsens(const recipe::Recipe& recipe) const {
+  // Whether a choice needs even more host memory, if only that is missing.
+  bool worsens(const Choice& choice) const {
     if (lacking_.in_host == 0 || lacking_.on_device > 0) return false;
-    const std::optional<Candidate> candidate = planned(recipe);
+    const std::optional<Candidate>& candidate = planned(choice);
     return candidate && missing(*candidate, device_).in_host > lacking_.in_host;
+  }
+
+  // From here on plans are given up that lack more than this choice: it is what remains if nothing
+  // fits. Of all others only matters whether they fit.
+  void lack_no_more_than(Choice choice) {
+    if (const auto lengths = shorter_lengths(); !lengths.empty()) {
+      choice.micro_batch_size = 1;
+      choice.max_seq_length = lengths.front();
+    }
+    if (const auto& candidate = planned(choice)) give_up_beyond(missing(*candidate, device_).sum());
+  }
+  void give_up_beyond(int64_t missing) {
+    most_.on_device = device_.usable_bytes() + missing;
+    if (device_.host_bytes > 0)
+      most_.on_host = (device_.host_bytes + missing) / engine::named_ranks_per_node(recipe_);
   }
 
   // Adds the choice when it fits.
@@ -111,15 +128,9 @@ class SuggestionSearch {
     return consider(choice) || consider_smaller_micro_batches(choice);
   }
 
-  // The longest length that fits, of powers of two and the middle between each two.
+  // The longest length that fits.
   bool consider_shorter_samples(Choice choice) {
-    const data::Reading& reading = work_.reading;
-    if (reading.source || reading.image_size > 0) return false;  // these samples cannot be cut
-    constexpr int64_t kLeast = 32;
-    std::vector<int64_t> lengths;
-    for (int64_t power = kLeast; power < work_.samples.longest(); power *= 2)
-      for (const int64_t length : {power, power / 2 * 3})
-        if (length < work_.samples.longest()) lengths.push_back(length);
+    const std::vector<int64_t> lengths = shorter_lengths();
     const auto first_too_long = std::ranges::partition_point(lengths, [&](int64_t length) {
       choice.max_seq_length = length;
       return fitting(choice).has_value();
@@ -154,19 +165,40 @@ class SuggestionSearch {
   }
 
  private:
-  std::optional<Candidate> planned(const recipe::Recipe& recipe) const {
-    return planned(recipe, work_);
+  // Powers of two and the middle between each two.
+  std::vector<int64_t> shorter_lengths() const {
+    const data::Reading& reading = work_.reading;
+    if (reading.source || reading.image_size > 0) return {};  // these samples cannot be cut
+    constexpr int64_t kLeast = 32;
+    std::vector<int64_t> lengths;
+    for (int64_t power = kLeast; power < work_.samples.longest(); power *= 2)
+      for (const int64_t length : {power, power / 2 * 3})
+        if (length < work_.samples.longest()) lengths.push_back(length);
+    return lengths;
   }
+
+  // Each choice is planned once: what it is a choice of stays the same, and a plan that was given
+  // up would be given up again.
+  const std::optional<Candidate>& planned(const Choice& choice) const {
+    const auto [entry, is_new] = planned_.try_emplace(choice);
+    if (is_new) entry->second = planned(changed(recipe_, choice).recipe, choice.max_seq_length);
+    return entry->second;
+  }
+
   std::optional<Candidate> planned(const recipe::Recipe& recipe, const Workload& work) const {
     try {
-      return evaluate_neediest(model_, recipe, work, device_);
+      Candidate candidate = evaluate_neediest(model_, recipe, work, device_, Detail::Whole, most_);
+      candidate.prediction.timeline.clear();
+      return candidate;
     } catch (const UserError&) {
       return std::nullopt;  // the device cannot run it
+    } catch (const OutOfMemory&) {
+      return std::nullopt;  // given up
     }
   }
 
   std::optional<Candidate> planned(const recipe::Recipe& recipe, int64_t max_seq_length) const {
-    if (max_seq_length == 0) return planned(recipe);
+    if (max_seq_length == 0) return planned(recipe, work_);
     const data::SampleStore samples = cut_samples(work_.samples, max_seq_length);
     const data::SampleStore others =
         work_.others == nullptr ? data::SampleStore() : cut_samples(*work_.others, max_seq_length);
@@ -183,7 +215,7 @@ class SuggestionSearch {
 
   std::optional<Row> fitting(const Choice& choice) const {
     Changed with = changed(recipe_, choice);
-    const std::optional<Candidate> candidate = planned(with.recipe, choice.max_seq_length);
+    const std::optional<Candidate>& candidate = planned(choice);
     if (!candidate) return std::nullopt;
     Suggestion suggestion{
         .options = fmt::format("{}", fmt::join(with.options, " ")),
@@ -258,39 +290,53 @@ class SuggestionSearch {
   const DeviceProfile& device_;
   Missing lacking_;           // of the unchanged recipe
   double token_seconds_ = 0;  // of the unchanged recipe; 0: it cannot be planned
+  Most most_;
+  mutable std::map<Choice, std::optional<Candidate>> planned_;
   std::vector<Row> rows_;
   // The smallest of the plans that do not fit, and what it lacks.
   mutable std::optional<Suggestion> smallest_;
   mutable int64_t smallest_missing_ = 0;
 };
 
+void add(Choice& together, const Change& change) {
+  if (change.names_optimizer)
+    std::erase_if(together.changes, [](const Change* c) { return c->names_optimizer; });
+  together.changes.push_back(&change);
+}
+
 }  // namespace
 
 std::vector<Suggestion> suggest(const models::Model& model, const recipe::Recipe& recipe,
                                 const Workload& work, const DeviceProfile& device) {
   SuggestionSearch search(model, recipe, work, device);
-  Choice together{.changes = {}, .micro_batch_size = recipe.train.micro_batch_size};
-  search.consider_smaller_micro_batches(together);
-  bool combined = false, any = false;
+  const Choice alone{.changes = {}, .micro_batch_size = recipe.train.micro_batch_size};
+  std::vector<Choice> single;
+  Choice together = alone;
   for (const Change& change : changes()) {
-    recipe::Recipe alone = recipe;
+    recipe::Recipe after = recipe;
+    const Choice only{.changes = {&change}, .micro_batch_size = alone.micro_batch_size};
     const bool does_nothing =
         change.on != nullptr && change.on->for_experts && model.routing().num_experts == 0;
-    if (does_nothing || !change.apply(alone) || search.worsens(alone)) continue;
-    const Choice only{.changes = {&change}, .micro_batch_size = recipe.train.micro_batch_size};
+    if (does_nothing || !change.apply(after) || search.worsens(only)) continue;
+    single.push_back(only);
+    add(together, change);
+  }
+  if (!together.changes.empty()) search.lack_no_more_than(together);
+  together = alone;
+  search.consider_smaller_micro_batches(together);
+  bool combined = false, any = false;
+  for (const Choice& only : single) {
+    const Change& change = *only.changes.front();
     const bool fits_alone = search.consider(only);
     // Changes that save weights and states may need to save activations too.
     if (!fits_alone && !change.same_training && !change.names_optimizer)
       any |= search.consider_with_less_activations(only);
-    if (change.names_optimizer)
-      std::erase_if(together.changes, [](const Change* c) { return c->names_optimizer; });
-    together.changes.push_back(&change);
+    add(together, change);
     // Once a combination fits, adding more changes only costs more.
     if (together.changes.size() == 1 || combined) continue;
     combined = search.consider(together);
     if (!combined) any |= search.consider_smaller_micro_batches(together);
   }
-  const Choice alone{.changes = {}, .micro_batch_size = recipe.train.micro_batch_size};
   const Choice one_sample{.changes = {}, .micro_batch_size = 1};
   if (!search.consider_shorter_samples(alone) && !search.consider_shorter_samples(one_sample) &&
       !combined && !any) {
@@ -305,6 +351,7 @@ std::vector<Suggestion> suggest_other_training(const models::Model& model,
                                                const recipe::Recipe& recipe, const Workload& work,
                                                const DeviceProfile& device) {
   SuggestionSearch search(model, recipe, work, device);
+  search.give_up_beyond(0);
   for (const Change& change : changes()) {
     recipe::Recipe alone = recipe;
     if (change.same_training || !change.apply(alone)) continue;

@@ -10,6 +10,7 @@
 #include <numeric>
 #include <utility>
 
+#include "core/memory/budget_guard.h"
 #include "core/memory/guards.h"
 #include "data/micro_batch.h"
 #include "data/sample_store.h"
@@ -158,18 +159,6 @@ void check_use(const models::Model& model, const recipe::Recipe& recipe) {
         "fit: the library takes a recipe as it is; snug plan --fit finds one that fits");
 }
 
-// A budget is the device's, whoever allocates there, so it holds while snug's own code runs.
-class BudgetHeld {
- public:
-  BudgetHeld(memory::Ledger& ledger, int64_t bytes) : ledger_(ledger) { ledger_.set_budget(bytes); }
-  BudgetHeld(const BudgetHeld&) = delete;
-  BudgetHeld& operator=(const BudgetHeld&) = delete;
-  ~BudgetHeld() { ledger_.set_budget(0); }
-
- private:
-  memory::Ledger& ledger_;
-};
-
 engine::Host prepare_without_budget(const recipe::Recipe& recipe) {
   const engine::Host host =
       engine::prepare_host(recipe.memory_budget, recipe.num_threads, recipe.accelerator,
@@ -226,7 +215,7 @@ struct Trainer::Parts {
         others(memory::ledger_of(host.device.type()).allocated()),
         base(recipe),
         rows(batch_options(recipe, base.model()), spec_of(options)) {
-    const BudgetHeld held = hold_budget();
+    const memory::BudgetGuard held = hold_budget();
     check_use(base.model(), recipe);
     longest = std::min(options.longest, base.model().dimensions().max_positions);
     if (longest < 1) throw UserError("longest = {}: give 1 token or more", options.longest);
@@ -240,8 +229,9 @@ struct Trainer::Parts {
     own_bytes = run->engine().ledger().allocated() - others;
   }
 
-  // Holds the budget of snug's own tensors, as peaks and predictions count them.
-  BudgetHeld hold_budget() const {
+  // Holds the budget of snug's own tensors, as peaks and predictions count them, while snug's own
+  // code runs.
+  memory::BudgetGuard hold_budget() const {
     const int64_t bytes = host.budget_bytes;
     return {memory::ledger_of(host.device.type()),
             bytes == 0 ? 0 : bytes + others - host.library_bytes};
@@ -290,7 +280,7 @@ Step Trainer::step(const at::Tensor& input_ids, const at::Tensor& labels, std::o
   memory::Ledger& ledger = p.run->engine().ledger();
   const int64_t live = ledger.allocated();
   p.others = live - p.own_bytes;
-  const BudgetHeld held = p.hold_budget();
+  const memory::BudgetGuard held = p.hold_budget();
   ledger.reset_peak();
   const engine::StepResult result = p.run->step(micro_batches, lr.value_or(p.recipe.optimizer.lr));
   p.own_bytes += ledger.allocated() - live;
@@ -307,7 +297,7 @@ double Trainer::evaluate(const at::Tensor& input_ids, const at::Tensor& labels,
   Parts& p = *parts_;
   p.set_rows(input_ids, labels, columns);
   p.others = p.run->engine().ledger().allocated() - p.own_bytes;
-  const BudgetHeld held = p.hold_budget();
+  const memory::BudgetGuard held = p.hold_budget();
   return p.run->evaluate(p.rows, p.rows.count()).loss;
 }
 
@@ -316,7 +306,7 @@ at::Tensor Trainer::log_probs(const at::Tensor& input_ids, const at::Tensor& lab
   Rows documents(batch_options(p.recipe, p.base.model()), {});
   documents.set(p.checked(input_ids, labels), nullptr, 0);
   p.others = p.run->engine().ledger().allocated() - p.own_bytes;
-  const BudgetHeld held = p.hold_budget();
+  const memory::BudgetGuard held = p.hold_budget();
   const std::vector<double> sums = p.run->log_probs(documents, documents.count());
   at::Tensor result = at::empty({std::ssize(sums)}, at::kFloat);
   std::ranges::copy(sums, result.mutable_data_ptr<float>());
