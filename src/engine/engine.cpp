@@ -7,8 +7,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <set>
+#include <string_view>
+#include <unordered_map>
 #include <utility>
 
 #include "base/error.h"
@@ -116,7 +117,7 @@ std::unique_ptr<exec::Sharding> share_parameters(const recipe::Recipe& recipe, E
 std::vector<int64_t> whole_elements(const Engine& engine) {
   std::vector<int64_t> sizes;
   for (size_t i = 0; i < engine.units.size(); ++i) {
-    std::map<std::string, int64_t> by_name;
+    std::unordered_map<std::string_view, int64_t> by_name;
     for (const nn::Parameter* parameter : engine.units[i]->parameters())
       by_name[parameter->name] = c10::multiply_integers(parameter->whole_shape());
     for (const nn::Parameter* piece : engine.updated[i]) sizes.push_back(by_name.at(piece->name));

@@ -329,8 +329,9 @@ checkpoint::AdapterConfig adapter_config(models::Model& model, const recipe::Lor
         "generate, evaluate and merge do",
         why);
   config.fan_in_fan_out = std::ranges::any_of(linears, [&](nn::Linear* linear) {
+    if (!checkpoint::adapts(config, linear->name())) return false;
     const models::Placement place = model.placement(models::Layout::HuggingFace, linear->weight());
-    return checkpoint::adapts(config, linear->name()) && place.transposed && place.stacked == 0;
+    return place.transposed && place.stacked == 0;
   });
   return config;
 }

@@ -74,6 +74,7 @@ Experts::Experts(const Config& c, int64_t block, const std::string& layer)
       router_(layer + c.family->names.router, nn::Role::Other, c.hidden_size, c.num_experts,
               bias_if(c.family->biased_experts)),
       shared_(shared_expert(c, layer)) {
+  experts_.reserve(static_cast<size_t>(c.num_experts));
   for (int64_t expert = 0; expert < c.num_experts; ++expert)
     experts_.push_back(
         make_expert(layer + c.family->names.experts + "." + std::to_string(expert) + "."));

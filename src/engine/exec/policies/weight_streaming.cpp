@@ -8,8 +8,8 @@
 namespace snug::exec {
 namespace {
 
-std::set<const nn::Parameter*> all_experts(const std::vector<nn::Unit*>& units) {
-  std::set<const nn::Parameter*> all;
+std::unordered_set<const nn::Parameter*> all_experts(const std::vector<nn::Unit*>& units) {
+  std::unordered_set<const nn::Parameter*> all;
   for (nn::Unit* unit : units)
     for (const std::vector<nn::Parameter*>& expert : streamed_experts(*unit))
       all.insert(expert.begin(), expert.end());
@@ -21,7 +21,7 @@ std::set<const nn::Parameter*> all_experts(const std::vector<nn::Unit*>& units) 
 WeightStreaming::WeightStreaming(std::vector<nn::Unit*> units, ops::CopyStream& copies,
                                  bool prefetch, bool streams_experts)
     : units_(std::move(units)),
-      others_(streams_experts ? all_experts(units_) : std::set<const nn::Parameter*>()),
+      others_(streams_experts ? all_experts(units_) : std::unordered_set<const nn::Parameter*>()),
       copies_(copies),
       from_home_(copies, all_used()),
       prefetch_(prefetch) {}
@@ -78,7 +78,7 @@ void WeightStreaming::arrive(int64_t index, int64_t next) {
 // A weight that two units use stays while one of them needs it.
 void WeightStreaming::release(int64_t index) {
   sent_.erase(index);
-  std::set<const nn::Parameter*> needed;
+  std::unordered_set<const nn::Parameter*> needed;
   for (const auto& [other, ticket] : sent_) {
     const std::vector<nn::Parameter*> uses = used(other);
     needed.insert(uses.begin(), uses.end());

@@ -9,7 +9,7 @@
 #pragma once
 
 #include <map>
-#include <set>
+#include <unordered_set>
 #include <vector>
 
 #include "core/ops/device/copy_stream.h"
@@ -42,7 +42,7 @@ class WeightStreaming final : public Policy {
   std::vector<std::vector<nn::Parameter*>> all_used() const;
 
   std::vector<nn::Unit*> units_;
-  std::set<const nn::Parameter*> others_;  // that ExpertStreaming brings
+  std::unordered_set<const nn::Parameter*> others_;  // that ExpertStreaming brings
   ops::CopyStream& copies_;
   HomeCopies from_home_;
   bool prefetch_;

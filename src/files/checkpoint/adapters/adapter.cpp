@@ -36,7 +36,8 @@ bool is_in(const ModuleChoice& choice, const std::string& module, const char* ke
     return std::ranges::count(kHeads, module.substr(module.rfind('.') + 1)) == 0;
   if (!choice.pattern.empty()) return matches_whole(choice.pattern, module, key);
   return std::ranges::any_of(choice.names, [&](const std::string& name) {
-    return module == name || module.ends_with("." + name);
+    const size_t before = module.size() - name.size();
+    return module.ends_with(name) && (before == 0 || module[before - 1] == '.');
   });
 }
 
@@ -62,6 +63,7 @@ std::optional<int64_t> layer_of(const std::string& module, const std::vector<std
 
 // "experts.3.down_proj" is of the parameter "experts.down_proj".
 bool is_of_parameters(const std::vector<std::string>& names, const std::string& module) {
+  if (names.empty()) return false;
   const size_t layer = module.rfind('.');
   const size_t number = layer == std::string::npos ? layer : module.rfind('.', layer - 1);
   if (number == std::string::npos || number + 1 == layer) return false;
@@ -86,9 +88,8 @@ Value by_pattern(const std::vector<std::pair<std::string, Value>>& patterns,
 bool adapts(const AdapterConfig& config, const std::string& module) {
   if (is_in(config.exclude_modules, module, "exclude_modules")) return false;
   // What trains in full has no adapters in it.
-  const std::string within = "." + module;
   if (std::ranges::any_of(config.modules_to_save, [&](const std::string& saved) {
-        return within.find("." + saved + ".") != within.npos;
+        return ("." + module).find("." + saved + ".") != std::string::npos;
       }))
     return false;
   if (is_of_parameters(config.target_parameters, module)) return true;
