@@ -437,7 +437,7 @@ void grow_vocabulary(Checkpoint& checkpoint, int64_t rows) {
                     reads.image_size > 0 ? "that looks at pictures" : "with an encoder");
   nlohmann::json config = before.hugging_face_config();
   for (const char* key : {"vocab_size", "vocab_size_per_layer_input"})
-    if (config.contains(key)) config[key] = rows;
+    if (config.contains(key)) config[key] = std::max(rows, config[key].get<int64_t>());
   checkpoint.model = model_like(before, config);
   checkpoint.has_more_rows = true;
   add_rows_to_files(checkpoint);

@@ -230,7 +230,7 @@ void Finetune::open_model() {
   if (const auto* words = base_->tokenizer(); words != nullptr && words->num_new_tokens() > 0)
     log_->print(fmt::format(
         "Tokens   {} new, for which {} in a vocabulary of {} rows", words->num_new_tokens(),
-        recipe_.lora.enabled ? "embedding and head train whole" : "embedding and head have rows",
+        recipe_.lora.enabled ? "embeddings and head train whole" : "embeddings and head have rows",
         with_commas(base_->model().dimensions().vocabulary)));
   if (!recipe_.lora.adapter.empty())
     log_->print(fmt::format("Adapter  {} trains on: rank {}, alpha {}{}", recipe_.lora.adapter,

@@ -15,6 +15,7 @@
 #include "ranks_main.h"
 #include "recipe/mesh.h"
 #include "support/tiny_training.h"
+#include "use/generate/next_logits.h"
 
 namespace snug {
 namespace {
@@ -245,6 +246,29 @@ TEST_P(EachFamily, TrainsInAPipelineAsInOneProcess) {
   EXPECT_LE(d.element, 2e-5) << d.worst;
   if (c.keeps_the_order(2)) {
     EXPECT_TRUE(d.same_bits);
+  }
+}
+
+// Each stage has a cache of its own; layers may attend to keys of a layer on another stage.
+TEST_P(EachFamily, GeneratesInAPipelineAsInOneProcess) {
+  const Case c{.strategy = "auto", .mesh = "pp=2", .model = GetParam()};
+  if (!c.fits_here()) GTEST_SKIP() << "another number of ranks";
+  recipe::Recipe recipe = recipe_of("adamw");
+  const data::SampleStore samples = random_samples(8, 40, 5);
+  TinyRun one(recipe, samples, c.model);
+  recipe.mesh = c.mesh;
+  const auto mesh = test::world().make_mesh(
+      engine::strategy_of(recipe, test::world().size(), 2).mesh, tests::test_device());
+  TinyRun many(recipe, samples, c.model, tests::test_device(), mesh);
+  use::ModelLogits expected(*one.engine.executor, *one.model, at::kFloat);
+  use::ModelLogits found(*many.engine.executor, *many.model, at::kFloat);
+  const std::vector<use::Prompt> prompts = {{.ids = {5, 31, 62, 3, 8, 9, 12, 77}}};
+  at::Tensor a = expected.start(prompts, 3), b = found.start(prompts, 3);
+  for (const int32_t id : {4, 50, 9}) {
+    const std::vector<int32_t> ids{id};
+    EXPECT_LE((a - b).abs().max().item<double>(), 1e-5 * (1 + a.abs().max().item<double>()));
+    a = expected.next(ids);
+    b = found.next(ids);
   }
 }
 

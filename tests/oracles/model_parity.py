@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 from parity_case import BATCH, jitter, lean, mild, ragged, scaled, write_case
-from transformers import (ArceeConfig, AutoModelForCausalLM, DeepseekV2Config, DeepseekV3Config, Dots1Config, Ernie4_5Config, Exaone4Config, FalconConfig, Gemma2Config, Gemma3TextConfig, Gemma4TextConfig, Gemma4UnifiedTextConfig, GemmaConfig, Glm4Config, Glm4MoeConfig, Glm4MoeLiteConfig, GlmConfig, GPT2Config, GPTNeoXConfig, GptOssConfig, GraniteConfig, GraniteMoeHybridConfig, HeliumConfig, Lfm2Config, Lfm2MoeConfig, Ministral3Config, MinistralConfig, MixtralConfig,
+from transformers import (ArceeConfig, AutoModelForCausalLM, DeepseekV2Config, DeepseekV3Config, Dots1Config, Ernie4_5Config, Exaone4Config, FalconConfig, Gemma2Config, Gemma3TextConfig, Gemma4TextConfig, Gemma4UnifiedTextConfig, GemmaConfig, Glm4Config, Glm4MoeConfig, Glm4MoeLiteConfig, GlmConfig, GPT2Config, GPTNeoXConfig, GptOssConfig, GraniteConfig, GraniteMoeHybridConfig, HeliumConfig, Lfm2Config, Lfm2MoeConfig, MiniMaxM2Config, Ministral3Config, MinistralConfig, MixtralConfig,
                           Olmo2Config, Olmo3Config, OlmoeConfig, OPTConfig, Phi3Config,
                           Qwen2MoeConfig, Qwen3_5MoeTextConfig, Qwen3_5TextConfig, Qwen3Config, Qwen3MoeConfig, Qwen3NextConfig, SeedOssConfig, SmolLM3Config, StableLmConfig, Starcoder2Config, T5Config, T5ForConditionalGeneration)
 
@@ -173,6 +173,8 @@ DECODERS = {
     "dots1": Dots1Config(**{**SMALL, "num_hidden_layers": 3}, head_dim=12, moe_intermediate_size=12, n_routed_experts=8,
                          num_experts_per_tok=3, n_shared_experts=2, first_k_dense_replace=1, sliding_window=7, max_window_layers=2,
                          norm_topk_prob=True, routed_scaling_factor=2.5),
+    "minimax-m2": MiniMaxM2Config(**{**SMALL, "intermediate_size": 12}, head_dim=12, num_local_experts=8, num_experts_per_tok=3,
+                                  rope_parameters=dict(rope_type="default", rope_theta=1e4, partial_rotary_factor=0.5)),
     "gpt-neox": GPTNeoXConfig(**NEOX),
     # One after the other, without biases of attention, all of a head rotates.
     "gpt-neox-serial": GPTNeoXConfig(**NEOX, use_parallel_residual=False, attention_bias=False, hidden_act="gelu_new", tie_word_embeddings=True,
@@ -293,7 +295,7 @@ def as_in_files(family, key, value):
     """transformers keeps some weights under another name, or transposed, or all experts' in one."""
     if family == "gpt_neox":
         key = key.replace("lm_head", "embed_out")
-    if family == "mixtral":
+    if family in ("mixtral", "minimax_m2"):
         key = key.replace(".mlp.", ".block_sparse_moe.")
     if key.endswith(("conv.weight", "conv1d.weight")):
         value = value.squeeze(1)  # one row of taps a feature
@@ -312,7 +314,7 @@ def as_in_files(family, key, value):
         layer = "input_linear" if fused == "gate_up_proj" else "output_linear"
         return {f"{prefix.removesuffix('.experts')}.{expert}.{layer}.weight": whole for expert, whole in enumerate(value)}
     layers = ("gate_proj", "up_proj") if fused == "gate_up_proj" else ("down_proj",)
-    if family in ("mixtral", "lfm2_moe"):
+    if family in ("mixtral", "lfm2_moe", "minimax_m2"):
         layers = [{"gate_proj": "w1", "up_proj": "w3", "down_proj": "w2"}[layer] for layer in layers]
     return {f"{prefix}.{expert}.{layer}.weight": part for expert, whole in enumerate(value)
             for layer, part in zip(layers, whole.chunk(len(layers)))}

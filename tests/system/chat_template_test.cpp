@@ -228,7 +228,7 @@ TEST_F(NewTokens, TrainWholeBesideAdapters) {
   words.front() = "finetune_lora";
   const Result result = run(words);
   ASSERT_EQ(result.exit_code, 0) << result.output;
-  EXPECT_NE(result.output.find("Tokens   6 new, for which embedding and head train whole in a "
+  EXPECT_NE(result.output.find("Tokens   6 new, for which embeddings and head train whole in a "
                                "vocabulary of 307 rows"),
             std::string::npos)
       << result.output;

@@ -66,12 +66,12 @@ at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::
                "sequence adds one token",
                q.size(0), cache->num_sequences());
     ops::rotate_in_place(q, k, context.positions, context.rope, kernels::RopeDirection::Forward);
-    if (!options.keys_of_another) cache->append(layer, k, v);
+    cache->append(layer, k, v);
     return ops::decode_attention(q.contiguous(), cache->keys(layer), cache->values(layer),
                                  cache->length() + 1, context);
   }
   at::Tensor mixed = ops::attention(q, k, v, context);  // rotates k in place
-  if (cache != nullptr && !options.keys_of_another) cache->append(layer, k, v);
+  if (cache != nullptr) cache->append(layer, k, v);
   return mixed;
 }
 

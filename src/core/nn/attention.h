@@ -28,7 +28,6 @@ struct AttentionOptions {
   double dropout = 0;               // on the attention probabilities
   std::string site;                 // the layer's name, which seeds dropout
   const Linear* queries = nullptr;  // the layer that makes q, which numbers its heads for dropout
-  bool keys_of_another = false;     // `layer` is another, which has put k and v in the cache
 };
 
 // Causal attention within each document. In a generation it appends k and v to the cache of `layer`

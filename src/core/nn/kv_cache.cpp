@@ -7,6 +7,7 @@
 #include <ATen/ops/tensor.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "core/memory/guards.h"
@@ -41,6 +42,8 @@ void KvCache::append(int64_t layer, const at::Tensor& k, const at::Tensor& v) {
   SNUG_CHECK(length_ + tokens <= capacity_,
              "the key-value cache holds {} of at most {} tokens and cannot take {} more", length_,
              capacity_, tokens);
+  held_.resize(std::max(held_.size(), static_cast<size_t>(layer) + 1));
+  if (std::exchange(held_[static_cast<size_t>(layer)], length_ + tokens) > length_) return;
   const memory::CategoryGuard category(memory::Category::Activations);
   const auto write = [&](std::vector<at::Tensor>& layers, const at::Tensor& from) {
     layers.resize(std::max(layers.size(), static_cast<size_t>(layer) + 1));

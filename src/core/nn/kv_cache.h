@@ -27,11 +27,14 @@ class KvCache {
       : num_sequences_(num_sequences), capacity_(capacity) {}
 
   // Writes k and v (S·n, Hkv, D) of `layer`, n tokens per sequence, after the first length()
-  // tokens.
+  // tokens; does nothing where they are there already, as with layers that share keys and values.
   void append(int64_t layer, const at::Tensor& k, const at::Tensor& v);
   // Adds n to length(), once all layers have appended their n tokens.
   void advance(int64_t num_tokens) { length_ += num_tokens; }
-  void reset() { length_ = 0; }
+  void reset() {
+    length_ = 0;
+    held_.clear();
+  }
 
   // Replaces sequence i by a copy of sequence from[i]; their number may change.
   void select(const std::vector<int64_t>& from);
@@ -56,6 +59,7 @@ class KvCache {
   static at::Tensor& of_layer(std::vector<at::Tensor>& all, int64_t layer);
 
   std::vector<at::Tensor> keys_, values_, recent_, states_;  // undefined for layers that have none
+  std::vector<int64_t> held_;  // tokens per sequence that each layer has
   std::vector<SourceKeys> sources_;
   int64_t num_sequences_;
   int64_t length_ = 0;

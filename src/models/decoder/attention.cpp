@@ -97,7 +97,7 @@ class Attention final : public Mixer {
 
  private:
   // Layers hand keys and values on as they are rotated.
-  bool hands_on() const { return layer_.keys_of || layer_.last_reader > 0; }
+  bool hands_on() const { return layer_.keys_of || layer_.last_reader; }
   at::Tensor normed_values(const at::Tensor& values) const;
   void share_keys(std::vector<at::Tensor>& qkv, nn::State& state, const at::Tensor& places) const;
 
@@ -177,8 +177,7 @@ at::Tensor Attention::forward(const at::Tensor& x, nn::State& state, const nn::B
       .bias_table = {},
       .dropout = config_.attention_dropout,
       .site = name_ + "self_attn",
-      .queries = &qkv_.front(),
-      .keys_of_another = layer_.keys_of.has_value()};
+      .queries = &qkv_.front()};
   const at::Tensor mixed = nn::causal_attention(
       qkv[0], qkv[1], qkv[2], layer_.keys_of.value_or(number_), options, placed, pass);
   const at::Tensor out = gate.defined() ? o_.forward_gated(gate, mixed, ops::Activation::Sigmoid,

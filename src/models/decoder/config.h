@@ -43,7 +43,7 @@ struct Layer {
   bool keys_are_values = false;  // one layer makes both
   // The layer whose keys and values this one attends to; none: its own.
   std::optional<int64_t> keys_of = {};
-  int64_t last_reader = 0;  // the last layer that attends to this one's; 0: no other does
+  std::optional<int64_t> last_reader = {};  // the last other layer that attends to this one's
   bool operator==(const Layer&) const = default;
 };
 

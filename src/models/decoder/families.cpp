@@ -61,7 +61,9 @@ const std::set<std::string_view> kBookkeeping = {"architectures",
                                                  "min_length",
                                                  "model_max_length",
                                                  "model_type",
+                                                 "mlp_intermediate_size",
                                                  "mtp_num_hidden_layers",
+                                                 "mtp_transformer_layers",
                                                  "mtp_use_dedicated_embeddings",
                                                  "name_or_path",
                                                  "num_beam_groups",
@@ -69,6 +71,7 @@ const std::set<std::string_view> kBookkeeping = {"architectures",
                                                  "num_heads",
                                                  "num_labels",
                                                  "num_mtp_layers",
+                                                 "num_mtp_modules",
                                                  "num_nextn_predict_layers",
                                                  "num_return_sequences",
                                                  "prefix",
@@ -94,6 +97,7 @@ const std::set<std::string_view> kBookkeeping = {"architectures",
                                                  "unsloth_fixed",
                                                  "unsloth_version",
                                                  "use_cache",
+                                                 "use_mtp",
                                                  "use_pos_enc"};
 
 bool is_bookkeeping(const std::string& key) {
@@ -104,6 +108,11 @@ bool is_bookkeeping(const std::string& key) {
 bool says_nothing(const Family& family, const std::string& key, const json& value) {
   if (const json usual = usual_values(family, key); !usual.empty())
     return std::ranges::find(usual, value) != usual.end();
+  // MiniMax-M2's: 1 for each block of attention.
+  if (key == "attn_type_list" && value.is_array())
+    return std::ranges::all_of(value, [](const json& type) { return type == 1; });
+  // It weighs a loss that is on by output_router_logits, which has no place there either.
+  if (key == "router_aux_loss_coef" && family.sigmoid_router) return true;
   return value.empty() || value == false || value == 0 || value == "";
 }
 
@@ -152,6 +161,7 @@ Family gemma4(const char* model_type, const char* class_name, std::string_view o
           .mlp_beside_experts = true,
           .normed_experts = true,
           .window_pattern = 6,
+          .last_sees_all = true,
           .window_rope = WindowRope::ByLayer,
           .names = {.mlp_norm = "pre_feedforward_layernorm",
                     .router = "router.proj",
@@ -372,6 +382,19 @@ std::deque<Family>& rows() {
                        "sliding_window_pattern": 6, "layer_types": null, "rope_theta": 1000000.0,
                        "rope_local_base_freq": 10000.0, "max_position_embeddings": 131072,
                        "tie_word_embeddings": true})"},
+      {.model_type = "minimax_m2",
+       .class_name = "MiniMaxM2ForCausalLM",
+       .qk_norm = QkNorm::Projection,
+       .sigmoid_router = true,
+       .names = {.router = "block_sparse_moe.gate",
+                 .experts = "block_sparse_moe.experts",
+                 .expert_gate = "w1",
+                 .expert_up = "w3",
+                 .expert_down = "w2",
+                 .router_bias = "block_sparse_moe.e_score_correction_bias"},
+       .defaults = R"({"num_key_value_heads": 8, "head_dim": 128, "num_local_experts": 256,
+                       "num_experts_per_tok": 8, "partial_rotary_factor": 1.0, "rotary_dim": null,
+                       "rope_theta": 5000000.0, "max_position_embeddings": 196608})"},
       gemma4("gemma4_text", "Gemma4ForCausalLM",
              R"({"hidden_size_per_layer_input": 256, "vocab_size_per_layer_input": 262144,
                  "enable_moe_block": false, "num_experts": null, "top_k_experts": null,
@@ -641,6 +664,10 @@ json usual_values(const Family& family, const std::string& key) {
   if (key == "use_bidirectional_attention" && family.window_rope == WindowRope::ByLayer)
     return json::array({nullptr, "vision"});
   if (key == "attn_output_gate") return json::array({family.gated_attention});
+  if (key == "qk_norm_type" && family.qk_norm == QkNorm::Projection)
+    return json::array({"per_layer"});
+  if (key == "use_qk_norm" && family.qk_norm != QkNorm::None) return json::array({true});
+  if (key == "use_routing_bias" && family.sigmoid_router) return json::array({true});
   if (key == "output_gate_type") return json::array({"swish", "silu"});
   if (key == "mamba_ssm_dtype") return json::array({"float32"});
   if (key == "scoring_func") return json::array({family.sigmoid_router ? "sigmoid" : "softmax"});

@@ -99,6 +99,7 @@ struct Family {
   bool joined_delta = false;  // DeltaRule's four layers are two, by key head
   // The last of so many layers sees all, unless the config says which layers have a window.
   int64_t window_pattern = 0;
+  bool last_sees_all = false;  // even then
   WindowRope window_rope = WindowRope::Same;
   kernels::RopePairs rope_pairs = kernels::RopePairs::Halves;
   bool scaled_queries = false;  // by llama_4_scaling_beta

@@ -290,7 +290,8 @@ bool DecoderModel::may_leave_out(const std::string& tensor) const {
   for (int64_t layer = 0; layer < config_.num_hidden_layers; ++layer) {
     if (!config_.layers[static_cast<size_t>(layer)].keys_of) continue;
     const std::string block = config_.family->names.layers + std::to_string(layer) + ".self_attn.";
-    for (const char* part : {"k_proj.weight", "v_proj.weight", "k_norm.weight", "v_norm.weight"})
+    for (const char* part : {"k_proj.weight", "k_proj.bias", "v_proj.weight", "v_proj.bias",
+                             "k_norm.weight", "v_norm.weight"})
       if (tensor == block + part) return true;
   }
   return false;

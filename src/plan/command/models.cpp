@@ -79,7 +79,7 @@ std::string best_way(const Needs& needs, const DeviceProfile& device) {
     if (bytes > 0 && bytes <= device.usable_bytes())
       return fmt::format(
           "{}{}", name, report::close_text(bytes, device.usable_bytes()).empty() ? "" : " (close)");
-  return "no";
+  return needs.qlora > 0 ? "no" : "-";  // nothing is known of a model that is new to the table
 }
 
 std::string list_text(const std::vector<const HubModel*>& models,

@@ -138,6 +138,12 @@ TEST_F(FromConfig, PublishedSizesOfDecoders) {
                      {"num_experts_per_tok", 6},
                      {"first_k_dense_replace", 1}};
   expect("dots1", 152064, 4096, 10944, 62, 32, 32, dots, 142'774'373'888);
+  const json m2 = {{"head_dim", 128},           {"rotary_dim", 64},
+                   {"num_local_experts", 256},  {"use_qk_norm", true},
+                   {"use_mtp", true},           {"qk_norm_type", "per_layer"},
+                   {"num_mtp_modules", 3},      {"use_routing_bias", true},
+                   {"scoring_func", "sigmoid"}, {"attn_type_list", {1, 1}}};
+  expect("minimax_m2", 200064, 3072, 1536, 62, 48, 8, m2, 228'689'748'992);
   json types = json::array();
   for (int layer = 0; layer < 24; ++layer)
     types.push_back(layer % 4 == 2 && layer < 16 ? "full_attention" : "conv");
@@ -516,6 +522,12 @@ TEST_F(FromConfig, RotaryScalingThatTransformersReadsOtherwiseIsRefused) {
           {"num_global_key_value_heads", 1}},
          "without attention_k_eq_v");
   expect("gemma4", {{"use_bidirectional_attention", "all"}}, "only \"vision\"");
+  expect("gemma4", {{"rope_parameters", {{"full_attention", nullptr}}}}, "says nothing of");
+  expect("gemma4-moe", {{"moe_intermediate_size", nullptr}}, "moe_intermediate_size");
+  expect("gemma4", {{"layer_types", {"sliding_attention", "x", "full_attention"}}},
+         "contains \"x\"");
+  expect("minimax-m2", {{"output_router_logits", true}}, "does not know output_router_logits");
+  expect("minimax-m2", {{"attn_type_list", {1, 0}}}, "does not know attn_type_list");
   expect("gemma4-shared", {{"num_kv_shared_layers", 4}}, "num_kv_shared_layers = 4: no layer");
   expect("gemma4-shared", {{"vocab_size_per_layer_input", 80}}, "leaves tokens of vocab_size = 96");
   expect("gemma3", {{"attn_logit_softcapping", 2.0}}, "does not know attn_logit_softcapping");
@@ -524,6 +536,22 @@ TEST_F(FromConfig, RotaryScalingThatTransformersReadsOtherwiseIsRefused) {
   json config = config_of("gemma2");
   config["sliding_window"] = nullptr;
   EXPECT_NE(refusal(config).find("sliding_window is null"), std::string::npos) << refusal(config);
+}
+
+// What a config of Gemma 4 leaves out, as transformers takes it.
+TEST_F(FromConfig, LayersOfGemma4) {
+  json config = config_of("gemma4");
+  config["per_layer_config"] = json::object();  // all layers are alike
+  EXPECT_EQ(make(config)->hugging_face_config()["global_head_dim"], config["head_dim"]);
+  config["layer_types"] = nullptr;  // each sixth sees all, and the last one
+  const json types = {"sliding_attention", "sliding_attention", "full_attention"};
+  EXPECT_EQ(make(config)->hugging_face_config()["layer_types"], types);
+  config["rotary_dim"] = 4;
+  EXPECT_NE(refusal(config).find("rotary_dim"), std::string::npos);
+  json m2 = config_of("minimax-m2");
+  m2["rope_parameters"].erase("partial_rotary_factor");
+  m2["rotary_dim"] = 6;
+  EXPECT_EQ(make(m2)->hugging_face_config()["partial_rotary_factor"], 0.5);
 }
 
 TEST_F(FromConfig, RotaryScalingIsWrittenWhole) {

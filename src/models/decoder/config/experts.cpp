@@ -87,7 +87,7 @@ void read_sparse_layers(Config& c, const std::string& where) {
 // Which blocks have experts, and how many.
 void read_experts(Config& c, const std::string& where) {
   const ConfigFields fields(c.json, where);
-  if (!fields.boolean("enable_moe_block", true)) return;
+  if (c.json.contains("enable_moe_block") && !fields.boolean("enable_moe_block", false)) return;
   if (!c.json.contains("num_experts_per_tok") || fields.integer("num_local_experts", 1) == 0)
     return;
   const char* count = fields.has("num_local_experts")       ? "num_local_experts"
@@ -100,9 +100,11 @@ void read_experts(Config& c, const std::string& where) {
     throw UserError("{}: {} layers of {} experts each are more than the {} that a model may have",
                     where, c.num_hidden_layers, c.num_experts, kMostExperts);
   read_router(c, fields);
+  // A family without that key has experts of the size of an MLP.
+  const std::optional<int64_t> usual_size =
+      c.json.contains("moe_intermediate_size") ? std::nullopt : std::optional(c.intermediate_size);
   if (c.expert_size == 0)
-    c.expert_size =
-        fields.integer_between("moe_intermediate_size", 1, 1 << 22, c.intermediate_size);
+    c.expert_size = fields.integer_between("moe_intermediate_size", 1, 1 << 22, usual_size);
   const double balance = fields.number("router_aux_loss_coef", 0.0);
   if (!std::isfinite(balance) || balance < 0)
     throw UserError("{}: router_aux_loss_coef = {} must be 0 or more", where, balance);

@@ -97,14 +97,15 @@ std::vector<bool> sliding_layers(const Config& c, const std::vector<int64_t>& ro
 void read_global_heads(Config& c, const std::string& where) {
   const json list = c.json["per_layer_config"];
   c.json.erase("per_layer_config");
-  if (list.is_object() && !list.empty()) {
-    const json& own = list.front();
+  if (list.is_object()) {
+    // The sizes of the others where a layer has none of its own.
+    const json own = list.empty() ? json::object() : list.front();
     size_t listed = 0;
     for (size_t layer = 0; layer < c.layers.size(); ++layer)
       if (c.layers[layer].sliding_window == 0 && list.value(std::to_string(layer), json()) == own)
         ++listed;
     const auto full = static_cast<size_t>(std::ranges::count(c.layers, 0, &Layer::sliding_window));
-    if (listed != full || list.size() != full)
+    if (!list.empty() && (listed != full || list.size() != full))
       throw UserError(
           "{}: \"per_layer_config\" is not a list of the {} layers of type \"{}\", the same for "
           "each",
@@ -114,9 +115,9 @@ void read_global_heads(Config& c, const std::string& where) {
       if (key != "head_dim" && key != "num_key_value_heads")
         throw UserError("{}: \"{}\" is unknown; known are head_dim and num_key_value_heads",
                         fields.where(), key);
-    c.json["global_head_dim"] = fields.integer("head_dim", c.head_dim);
+    c.json["global_head_dim"] = fields.integer_between("head_dim", 1, kLargestHead, c.head_dim);
     c.json["num_global_key_value_heads"] = own.value("num_key_value_heads", json());
-  } else if (!list.is_null() && !list.empty()) {
+  } else if (!list.is_null()) {
     throw UserError("{}: \"per_layer_config\" is not an object", where);
   }
   const ConfigFields fields(c.json, where);
@@ -170,12 +171,10 @@ void read_shared_keys(Config& c, const std::string& where) {
 // Also writes both forms of the pattern, for every version of transformers.
 void read_layers(Config& c, const std::string& where) {
   const ConfigFields fields(c.json, where);
-  // As transformers does with a warning.
-  if (c.family->window_rope == WindowRope::ByLayer && c.json["layer_types"].is_array() &&
-      !c.json["layer_types"].empty())
-    c.json["layer_types"].back() = kFull;
   std::vector<int64_t> rotates = rotating_layers(c.json, c.num_hidden_layers, where);
-  const std::vector<bool> slides = sliding_layers(c, rotates, where);
+  std::vector<bool> slides = sliding_layers(c, rotates, where);
+  // As transformers does with a warning.
+  if (c.family->last_sees_all) slides.back() = false;
   if (c.family->window_rope == WindowRope::Alone && fields.has("sliding_window"))
     std::ranges::copy(slides, rotates.begin());
   else if (c.family->window_rope == WindowRope::Alone)

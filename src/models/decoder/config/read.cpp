@@ -107,6 +107,11 @@ void read_sizes(Config& c, const std::string& where) {
                     c.family->model_type, may_share ? "" : "num_key_value_heads or ");
   c.rotated.pairs = c.family->rope_pairs;
   if (!fields.boolean("rope_interleave", true)) c.rotated.pairs = kernels::RopePairs::Halves;
+  // As MiniMax-M2's files say it.
+  if (fields.has("rotary_dim") && fields.number("partial_rotary_factor", 1.0) == 1)
+    c.json["partial_rotary_factor"] =
+        static_cast<double>(fields.integer("rotary_dim")) / static_cast<double>(c.head_dim);
+  c.json.erase("rotary_dim");
   if (c.latent_rank == 0)
     c.rotated.dim = static_cast<int64_t>(static_cast<double>(c.head_dim) *
                                          fields.number("partial_rotary_factor", 1.0));

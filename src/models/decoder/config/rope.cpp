@@ -97,6 +97,9 @@ void flatten_rope(Config& c, const json& file, const std::string& where) {
       throw UserError("{}: rotary embeddings that {} by layer are not supported for {}", inside,
                       by_layer ? "differ" : "do not differ", family);
     if (by_layer) {
+      for (const char* type : {kSliding, kFull})
+        if (c.family->window_rope == WindowRope::ByLayer && !has_field(rope, type))
+          throw UserError("{}: says nothing of \"{}\"", inside, type);
       const json local = rope.value(kSliding, json::object());
       rope = rope.value(kFull, json::object());
       const char* key = unscaled ? "rope_theta" : "rope_local_base_freq";
@@ -197,7 +200,7 @@ RopeScaling rope_of(const json& config, const std::string& where) {
   if ((rope.type == RopeType::LongRope || rope.type == RopeType::Yarn) && !fields.has("factor") &&
       rope.original_max_position > 0)
     rope.factor = static_cast<double>(positions) / static_cast<double>(rope.original_max_position);
-  rope.proportion = fields.number("partial_rotary_factor", 1.0);
+  rope.proportion = fields.positive("partial_rotary_factor", 1.0);
   rope.beta_fast = fields.number("beta_fast", 32.0);
   rope.beta_slow = fields.number("beta_slow", 1.0);
   rope.truncate = fields.boolean("truncate", true);
