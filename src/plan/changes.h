@@ -41,6 +41,7 @@ struct Choice {
   int64_t micro_batch_size = 0;
   int64_t max_seq_length = 0;  // samples are cut to it; 0: they are not
 
+  // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy sees a comparison with 0 in it
   auto operator<=>(const Choice&) const = default;
 };
 

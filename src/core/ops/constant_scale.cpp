@@ -13,7 +13,7 @@ using torch::autograd::variable_list;
 
 // Not a saved variable: the weight may be put away and come back between forward and backward.
 struct ScaleFunction : torch::autograd::Function<ScaleFunction> {
-  static at::Tensor forward(AutogradContext* ctx, at::Tensor x, const at::Tensor& factor) {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& factor) {
     ctx->saved_data["factor"] = factor;
     ctx->mark_dirty({x});
     return x.mul_(factor.select(0, 0));  // without dimensions it leaves x its type

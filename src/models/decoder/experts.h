@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/nn/functions.h"
 #include "core/nn/linear.h"
 #include "core/nn/unit.h"
 #include "core/ops/expert_share.h"

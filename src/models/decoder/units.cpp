@@ -184,7 +184,7 @@ std::vector<std::vector<nn::Parameter*>> Block::experts() {
 at::Tensor Block::mlp(const at::Tensor& x, const at::Tensor& sum, nn::State& state,
                       const nn::Batch& batch, const nn::Pass& pass) const {
   if (!experts_) return own_mlp(x, batch, pass);
-  const at::Tensor of_experts =
+  at::Tensor of_experts =
       experts_->forward(config_.family->normed_experts ? sum : x, state, batch, pass);
   if (!down_) return of_experts;
   const at::Tensor own = own_mlp(x, batch, pass);
