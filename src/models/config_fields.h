@@ -10,6 +10,9 @@
 
 namespace snug::models {
 
+// Whether the head has the embedding's weight.
+inline constexpr const char* kTied = "tie_word_embeddings";
+
 // Whether the key is present and not null.
 inline bool has_field(const nlohmann::json& object, const char* key) {
   return object.contains(key) && !object[key].is_null();

@@ -75,13 +75,15 @@ std::unique_ptr<Model> make_model(const nlohmann::json& config, const std::strin
     if (type == family.model_type) return family.make(config, where, files);
     known.emplace_back(family.model_type);
   }
-  const std::string instead =
-      has_language_part(config)
-          ? "; its language model alone can be trained: snug convert DIR NEW-DIR --text_only makes "
-            "a directory of it, and snug plan DIR --text_only plans it"
-          : decoder::nearest_family(type, config);
   throw UserError("{}: model_type \"{}\" is not supported; supported are {}{}", where, type,
-                  fmt::join(known, ", "), instead);
+                  fmt::join(known, ", "), decoder::nearest_family(type, config));
+}
+
+// Whether of such a model the language model is read, and the rest left in its files.
+bool is_read_in_part(const nlohmann::json& config) {
+  return has_language_part(config) && std::ranges::none_of(kOthers, [&](const OtherFamily& family) {
+           return config["model_type"] == family.model_type;
+         });
 }
 
 // Reads how to prepare pictures: from preprocessor_config.json, or from processor_config.json.
@@ -190,54 +192,31 @@ nlohmann::json with_generation_ends(nlohmann::json config, const fs::path& folde
   return config;
 }
 
+Checkpoint open_language_part(const fs::path& path, const nlohmann::json& config) {
+  Checkpoint checkpoint{.layout = Layout::HuggingFace, .path = path};
+  LanguagePart part = language_part(config, path, files::open_model_directory(path));
+  checkpoint.model = make_model(with_generation_ends(part.config, path),
+                                (path / "config.json").string() + ": text_config");
+  checkpoint.model->set_whole(std::move(part.whole));
+  checkpoint.tensors = std::move(part.tensors);
+  unpack_quantized(*checkpoint.tensors, config, path);
+  mark_plain_weights(checkpoint);
+  return checkpoint;
+}
+
 Checkpoint open_hugging_face(const fs::path& path) {
   warn_of_changed_files(path);
-  Checkpoint checkpoint{.layout = Layout::HuggingFace, .path = path};
   const fs::path config_json = path / "config.json";
-  const nlohmann::json config = with_generation_ends(read_json(config_json), path);
+  const nlohmann::json read = read_json(config_json);
+  if (is_read_in_part(read)) return open_language_part(path, read);
+  Checkpoint checkpoint{.layout = Layout::HuggingFace, .path = path};
+  const nlohmann::json config = with_generation_ends(read, path);
   checkpoint.model = make_model(config, config_json.string());  // faults of the config come first
   checkpoint.tensors = files::open_model_directory(path);
   unpack_quantized(*checkpoint.tensors, config, path);
   checkpoint.model = make_model(config, config_json.string(), checkpoint.tensors.get());
   mark_plain_weights(checkpoint);
   read_preprocessor(*checkpoint.model, path);
-  return checkpoint;
-}
-
-void check_language_part(const nlohmann::json& config, const std::string& where) {
-  const std::string type = ConfigFields(config, where).text("model_type");
-  if (has_language_part(config)) return;
-  const bool is_whole =
-      decoder::find_family(type) != nullptr ||
-      std::ranges::any_of(kOthers, [&](const auto& other) { return type == other.model_type; });
-  if (is_whole)
-    throw UserError("{}: snug reads a model of type \"{}\" whole; leave --text_only out", where,
-                    type);
-  throw UserError("{}: --text_only cannot read model_type \"{}\"; it reads {}", where, type,
-                  fmt::join(types_with_language_part(), ", "));
-}
-
-Checkpoint open_language_part(const fs::path& path) {
-  const fs::path config_json = path / "config.json";
-  if (!fs::exists(config_json))
-    throw UserError(
-        "{} is no Hugging Face directory with a config.json, which --text_only takes a language "
-        "model out of; a GGUF file has the language model alone",
-        path.string());
-  warn_of_changed_files(path);
-  const nlohmann::json config = read_json(config_json);
-  check_language_part(config, config_json.string());
-  Checkpoint checkpoint{.layout = Layout::HuggingFace, .path = path};
-  LanguagePart part =
-      language_part(config, config_json.string(), files::open_model_directory(path));
-  checkpoint.model =
-      make_model(with_generation_ends(part.config, path), config_json.string() + ": text_config");
-  checkpoint.tensors = std::move(part.tensors);
-  unpack_quantized(*checkpoint.tensors, config, path);
-  mark_plain_weights(checkpoint);
-  checkpoint.left_out =
-      fmt::format("{} tensor{} ({})", part.num_left_out, part.num_left_out == 1 ? "" : "s",
-                  format_bytes(part.bytes_left_out));
   return checkpoint;
 }
 
@@ -297,32 +276,30 @@ int64_t Model::num_parameters() {
 
 namespace {
 
-std::unique_ptr<Model> model_of(const nlohmann::json& config, const std::string& where, Part part) {
-  if (part == Part::Language) check_language_part(config, where);
-  auto model = part == Part::Whole
-                   ? make_model(config, where)
-                   : make_model(language_config(config, where), where + ": text_config");
+std::unique_ptr<Model> model_of(const nlohmann::json& config, const std::string& where) {
+  const bool in_part = is_read_in_part(config);
+  auto model = in_part ? make_model(language_config(config, where), where + ": text_config")
+                       : make_model(config, where);
+  if (in_part) model->set_whole(std::make_shared<WholeModel>(WholeModel{.config = config}));
   mark_plain_weights(*model, config);
   return model;
 }
 
 }  // namespace
 
-std::unique_ptr<Model> model_from_config(const fs::path& config_json, Part part) {
+std::unique_ptr<Model> model_from_config(const fs::path& config_json) {
   const fs::path file = shipped_file(config_json);
   const std::string where = config_json.string();
   const recipe::HubModel* named =
       fs::is_regular_file(file) ? nullptr : recipe::find_hub_model(recipe::hub_id_of(where));
-  if (named != nullptr && part == Part::Whole) return named_model(*named);
-  if (named != nullptr) return model_of(nlohmann::json::parse(named->config), where, part);
-  auto model = model_of(read_json(file), where, part);
-  if (part == Part::Whole) read_preprocessor(*model, file.parent_path());
+  if (named != nullptr) return named_model(*named);
+  auto model = model_of(read_json(file), where);
+  read_preprocessor(*model, file.parent_path());
   return model;
 }
 
 std::unique_ptr<Model> named_model(const recipe::HubModel& named) {
-  const nlohmann::json config = nlohmann::json::parse(named.config);
-  return model_of(config, named.id(), has_language_part(config) ? Part::Language : Part::Whole);
+  return model_of(nlohmann::json::parse(named.config), named.id());
 }
 
 std::string download_command(const fs::path& checkpoint) {
@@ -338,7 +315,7 @@ bool is_shape_alone(const fs::path& folder) {
   });
 }
 
-Checkpoint open_checkpoint(const fs::path& path, Part part) {
+Checkpoint open_checkpoint(const fs::path& path) {
   if (hub::is_absent(path))
     throw UserError(
         "checkpoint {} does not exist or is empty; give a Hugging Face or LitGPT directory or a "
@@ -350,7 +327,6 @@ Checkpoint open_checkpoint(const fs::path& path, Part part) {
         "{}: a configuration file has no weights; give a model's folder or a .gguf file. To plan "
         "from this file: snug plan --model.config {}",
         path.string(), path.string());
-  if (part == Part::Language) return open_language_part(path);
   for (const char* ending : {".yaml", ".yml", ".jsonl", ".csv", ".tsv", ".parquet", ".txt"})
     if (path.extension() == ending && !fs::is_directory(path))
       throw UserError(
@@ -398,6 +374,7 @@ std::unique_ptr<Model> model_like(const Model& model) {
 std::unique_ptr<Model> model_like(const Model& model, const nlohmann::json& config) {
   auto twin = make_model(config, "the model's config");
   mark_alike(*twin, model);
+  twin->take_whole(model);
   if (const auto* reader = dynamic_cast<const vision::PictureModel*>(&model))
     dynamic_cast<vision::PictureModel&>(*twin).set_pixels(reader->pixels());
   return twin;
@@ -422,7 +399,6 @@ void score_documents(Checkpoint& checkpoint, const std::vector<std::string>& lab
 }
 
 std::unique_ptr<Model> model_with_own_head(const Model& model) {
-  constexpr const char* kTied = "tie_word_embeddings";
   nlohmann::json config = model.hugging_face_config();
   if (has_field(config, "text_config")) config["text_config"][kTied] = false;
   if (!has_field(config, "text_config") || has_field(config, kTied)) config[kTied] = false;

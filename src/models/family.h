@@ -21,7 +21,6 @@ struct Checkpoint {
   std::unique_ptr<files::TensorSource> tensors;
   // For the layout Gguf the same object as `tensors`; its metadata holds the vocabulary.
   const files::GgufFile* gguf = nullptr;
-  std::string left_out;  // of a language part: "439 tensors (802.00 MiB)"; else empty
   // Whether its vocabulary has more rows than the files (grow_vocabulary).
   bool has_more_rows = false;
   // The model as the files have it, where score_documents() gave it another head; else null.
@@ -33,10 +32,6 @@ struct Checkpoint {
   }
 };
 
-// Language: of a Hugging Face model that has other parts too, its language model as one of its own
-// family (models/language_part.h).
-enum class Part { Whole, Language };
-
 // The command that fetches a checkpoint that is not here.
 std::string download_command(const std::filesystem::path& checkpoint);
 
@@ -44,14 +39,15 @@ std::string download_command(const std::filesystem::path& checkpoint);
 bool is_shape_alone(const std::filesystem::path& folder);
 
 // `path`: a Hugging Face or LitGPT directory, or a GGUF file. A model that sees pictures is a pair
-// of these, NAME.gguf and mmproj-NAME.gguf, or the only two in a folder. Throws UserError.
-Checkpoint open_checkpoint(const std::filesystem::path& path, Part part = Part::Whole);
+// of these, NAME.gguf and mmproj-NAME.gguf, or the only two in a folder. Of a Hugging Face model
+// that snug does not read whole the language model is opened, if it is known
+// (models/language_part.h): Model::whole() says of which. Throws UserError.
+Checkpoint open_checkpoint(const std::filesystem::path& path);
 
 // A model from a config.json, or by its name as named_model() has it, without weights.
-std::unique_ptr<Model> model_from_config(const std::filesystem::path& config_json,
-                                         Part part = Part::Whole);
+std::unique_ptr<Model> model_from_config(const std::filesystem::path& config_json);
 
-// A model of the table of models; of some only the language model (has_language_part).
+// A model of the table of models.
 std::unique_ptr<Model> named_model(const recipe::HubModel& named);
 
 // A second model of the same shape, without weights.

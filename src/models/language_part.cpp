@@ -20,8 +20,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kTied = "tie_word_embeddings";
-
 struct Type {
   const char* model_type;
   const char* language;  // its text_config's model_type if that names none
@@ -187,23 +185,17 @@ bool has_language_part(const json& config) {
   return config.is_object() && find_type(config) != nullptr;
 }
 
-std::vector<std::string> types_with_language_part() {
-  std::vector<std::string> names;
-  names.reserve(kTypes.size());
-  for (const Type& type : kTypes) names.emplace_back(type.model_type);
-  return names;
-}
-
 json language_config(const json& config, const std::string& where) {
   const Type* type = find_type(config);
   SNUG_CHECK(type != nullptr, "{}: no language part", where);
   return text_config(*type, config, where);
 }
 
-LanguagePart language_part(const json& config, const std::string& where,
+LanguagePart language_part(const json& config, const std::filesystem::path& folder,
                            std::unique_ptr<files::TensorSource> all) {
+  const std::string where = (folder / "config.json").string(), label = all->label();
   LanguagePart part{.config = language_config(config, where)};
-  const std::string label = all->label();
+  auto whole = std::make_shared<WholeModel>(WholeModel{.folder = folder, .config = config});
   files::TensorSource::Parts parts = files::TensorSource::take_apart(std::move(all));
   std::vector<files::PlacedTensor> own;
   // Whether the language model's own files have a tensor for all experts too.
@@ -212,22 +204,29 @@ LanguagePart language_part(const json& config, const std::string& where,
   const bool in_one = family != nullptr && family->fused_experts;
   for (files::PlacedTensor& tensor : parts.tensors) {
     if (auto name = language_name(tensor.info.name)) {
-      tensor.info.name = std::move(*name);
-      if (in_one)
-        own.push_back(std::move(tensor));
-      else
-        std::ranges::move(experts_of(tensor), std::back_inserter(own));
+      WholeModel::Place place{.tensor = std::exchange(tensor.info.name, std::move(*name))};
+      const std::vector<int64_t> shape = tensor.info.shape;
+      std::vector<files::PlacedTensor> each =
+          in_one ? std::vector{std::move(tensor)} : experts_of(tensor);
+      if (each.size() > 1) place.shape = shape;
+      for (files::PlacedTensor& one : each) {
+        whole->places[one.info.name] = place;
+        ++place.index;
+        own.push_back(std::move(one));
+      }
     } else {
-      ++part.num_left_out;
-      part.bytes_left_out += tensor.info.nbytes;
+      ++whole->num_others;
+      whole->bytes_others += tensor.info.nbytes;
     }
   }
   if (own.empty())
     throw UserError("{}: no tensor of a language model is in {} ({} others)", where, label,
-                    part.num_left_out);
+                    whole->num_others);
   part.tensors =
       std::make_unique<files::TensorSource>(label, std::move(parts.files), std::move(own));
-  part.config[kTied] = head_is_shared(config, part.config, *part.tensors);
+  whole->shares_head = head_is_shared(config, part.config, *part.tensors);
+  part.config[kTied] = whole->shares_head;
+  part.whole = std::move(whole);
   return part;
 }
 

@@ -7,11 +7,13 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/nn/kv_cache.h"
 #include "core/nn/unit.h"
 #include "data/reading.h"
+#include "models/whole_model.h"
 
 namespace snug::files {
 class GgufWriter;
@@ -127,6 +129,14 @@ class Model {
 
   std::vector<nn::Parameter*> parameters();
   int64_t num_parameters();
+
+  // The model of several parts of which this is the language model; null for others.
+  const WholeModel* whole() const { return whole_.get(); }
+  void set_whole(std::shared_ptr<const WholeModel> whole) { whole_ = std::move(whole); }
+  void take_whole(const Model& from) { whole_ = from.whole_; }
+
+ private:
+  std::shared_ptr<const WholeModel> whole_;
 };
 
 }  // namespace snug::models

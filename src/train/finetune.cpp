@@ -227,6 +227,8 @@ void Finetune::open_model() {
                                                      static_cast<double>(count.total)),
       recipe_.precision +
           (recipe_.quantize.empty() ? std::string() : ", frozen weights in " + recipe_.quantize)));
+  if (const models::WholeModel* whole = base_->model().whole())
+    log_->print("         " + models::words_on(*whole));
   if (const auto* words = base_->tokenizer(); words != nullptr && words->num_new_tokens() > 0)
     log_->print(fmt::format(
         "Tokens   {} new, for which {} in a vocabulary of {} rows", words->num_new_tokens(),

@@ -236,15 +236,26 @@ std::string usual_destination(const recipe::ConvertOptions& options) {
   return source.string() + (options.to == "gguf" ? ".gguf" : "-" + options.to);
 }
 
+// Of a model of several parts.
+void leave_other_parts_out(const recipe::ConvertOptions& options, models::Model& model) {
+  const std::string type = model.hugging_face_config().value("model_type", "");
+  if (model.whole() == nullptr) {
+    if (!options.text_only) return;
+    throw UserError("{}: snug reads a model of type \"{}\" whole; leave --text_only out",
+                    options.source, type);
+  }
+  std::fprintf(stderr, "of the model the language model alone (%s); left out: %s of other parts\n",
+               type.c_str(), model.whole()->others().c_str());
+  model.set_whole(nullptr);
+}
+
 void convert_model(const recipe::ConvertOptions& options, const std::string& to) {
   const bool makes_gguf = to == "gguf" || to == "ollama";
   const bool is_adapter = engine::is_adapter_directory(options.source);
   const fs::path path = is_adapter ? base_of(options.source, options.pretrained_checkpoint_dir)
                                    : fs::path(options.source);
   const models::Checkpoint checkpoint =
-      is_adapter ? engine::open_base(options.source, path)
-                 : models::open_checkpoint(
-                       path, options.text_only ? models::Part::Language : models::Part::Whole);
+      is_adapter ? engine::open_base(options.source, path) : models::open_checkpoint(path);
   std::optional<checkpoint::Adapter> adapter;
   if (is_adapter) {
     adapter = engine::read_adapter(options.source, *checkpoint.model);
@@ -254,11 +265,7 @@ void convert_model(const recipe::ConvertOptions& options, const std::string& to)
                           ? models::model_with_own_head(*checkpoint.model)
                           : std::unique_ptr<models::Model>();
   models::Model& model = untied ? *untied : *checkpoint.model;
-  if (options.text_only)
-    std::fprintf(stderr,
-                 "of the model the language model alone (%s); left out: %s of other parts\n",
-                 checkpoint.model->hugging_face_config().value("model_type", "").c_str(),
-                 checkpoint.left_out.c_str());
+  if (options.text_only || to != "hf") leave_other_parts_out(options, model);
   const auto tokenizer =
       engine::open_tokenizer(checkpoint, is_adapter ? options.source : std::string());
   const at::ScalarType type = weight_type(options.dtype, checkpoint);

@@ -30,7 +30,7 @@ from litgpt.utils import save_config
 from model_parity import as_in_files
 from peft import LoraConfig, get_peft_model
 from safetensors.torch import save_file
-from transformers import AutoModelForCausalLM, LlamaConfig
+from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, LlamaConfig
 
 SMALL = dict(vocab_size=64, hidden_size=16, intermediate_size=24, num_hidden_layers=2,
              num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64,
@@ -59,6 +59,12 @@ CASES = {
                                         target_parameters=["mlp.experts.down_proj", "mlp.experts.gate_up_proj"])),
     "stacked-outputs": ("gpt-oss", dict(r=2, lora_alpha=8, lora_dropout=0.0, target_modules=["q_proj"],
                                         target_parameters=["model.layers.1.mlp.experts.down_proj"])),
+    # Language models of models that also see pictures, whose towers have layers of the same names.
+    "within": ("gemma3", dict(r=2, lora_alpha=8, target_modules=r".*language_model.*\.(q_proj|v_proj|down_proj)",
+                              rank_pattern={r"model\.language_model\.layers\.1\.self_attn\.q_proj": 3})),
+    "within-saved": ("llava", dict(r=3, lora_alpha=6, target_modules=[f"model.language_model.layers.{layer}.self_attn.k_proj"
+                                                                      for layer in range(2)] + ["lm_head"],
+                                   modules_to_save=["embed_tokens"])),
     "pickled": ("base", dict(r=2, lora_alpha=4, target_modules=["q_proj"])),
 }
 # LitGPT's own LoRA options. Its rows of q are in_features many, so that heads must make up the width.
@@ -93,8 +99,10 @@ def make_base(name, options, folder):
 
 def make_case(name, base, options, folder):
     torch.manual_seed(len(name))
-    where = folder.parent / "parity" / base if base in ("gpt-oss", "gpt2") else folder / base
-    plain = AutoModelForCausalLM.from_pretrained(where, attn_implementation="eager")
+    within = name.startswith("within")
+    where = folder.parent / ("language_part" if within else "parity") / base if within or base in ("gpt-oss", "gpt2") else folder / base
+    loader = AutoModelForImageTextToText if within else AutoModelForCausalLM
+    plain = loader.from_pretrained(where, attn_implementation="eager")
     before = {key: value.clone() for key, value in plain.state_dict().items()}
     model = get_peft_model(plain, LoraConfig(**dict(task_type="CAUSAL_LM", lora_dropout=0.1) | options))
     model.peft_config["default"].base_model_name_or_path = f"tests/data/{where.parent.name}/{base}"
@@ -120,8 +128,8 @@ def make_case(name, base, options, folder):
         if name in ("tied-head", "tied-dora") and key == "model.embed_tokens.weight":
             continue
         if not torch.equal(value, before[key]):
-            expected |= {name: part.clone().contiguous()
-                         for name, part in as_in_files(plain.config.model_type, key, value).items()}
+            expected |= {name: part.clone().contiguous() for name, part in
+                         as_in_files(plain.config.model_type, key.replace("language_model.", ""), value).items()}
     save_file(expected, target / "expected.safetensors")
     print("peft", name, sorted(set(expected) - {"input_ids", "logits"}))
 

@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 #include <pty.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
+#include "files/weights/tensor_source.h"
 #include "system/program.h"
 
 namespace snug::tests {
@@ -87,32 +89,87 @@ void write_with_pictures(const fs::path& model, const fs::path& folder) {
 TEST_F(Trained, TheLanguageModelIsTakenOutOfOneThatSeesPictures) {
   const fs::path both = folder_ / "both", text = folder_ / "text";
   write_with_pictures(model(), both);
-  const auto finetune = [&](const fs::path& checkpoint) {
-    return run({"finetune_full", checkpoint, "--data", "JSON", "--data.json_path",
-                folder_ / "rows.jsonl", "--data.prompt_style", "plain", "--train.max_steps", "1",
-                "--out_dir", folder_ / "from-text"});
-  };
-  expect_part(finetune(both), 2, "snug convert DIR NEW-DIR --text_only");
   expect_part(run({"convert", both, text, "--text_only"}), 0,
               "the language model alone (llama); left out: 1 tensor (16 B) of other parts");
   EXPECT_TRUE(read_file(text / "model.safetensors") == read_file(model() / "model.safetensors"));
   EXPECT_EQ(read_file(text / "config.json"), read_file(model() / "config.json"));
-  expect_part(finetune(text), 0, "from-text");
   const auto planned = [](const Result& result) {
     EXPECT_EQ(result.exit_code, 0) << result.output;
     return nlohmann::json::parse(result.output);
   };
   const nlohmann::json of_text = planned(run({"plan", text, "--json"}));
-  const nlohmann::json of_both = planned(run({"plan", both, "--text_only", "--json"}));
+  const nlohmann::json of_both = planned(run({"plan", both, "--json"}));
   EXPECT_EQ(of_both.at("memory"), of_text.at("memory"));
   EXPECT_EQ(of_both.at("model"), of_text.at("model"));
   expect_part(run({"convert", model(), folder_ / "a", "--text_only"}), 2,
               "reads a model of type \"llama\" whole; leave --text_only out");
   expect_part(run({"convert", folder_ / "rows.jsonl", folder_ / "a", "--text_only"}), 2,
-              "is no Hugging Face directory");
+              "this file is no model");
   expect_part(run({"convert", both, folder_ / "a.gguf", "--text_only", "--gguf_type", "Q4_0",
                    "--imatrix_data", folder_ / "rows.jsonl"}),
               2, "convert to a directory first");
+}
+
+// Whether a tensor of `a` has the bytes of one of `b`.
+void expect_same_bytes(const files::TensorSource& a, const std::string& in_a,
+                       const files::TensorSource& b, const std::string& in_b) {
+  ASSERT_NE(a.find(in_a), nullptr) << in_a;
+  ASSERT_NE(b.find(in_b), nullptr) << in_b;
+  EXPECT_TRUE(std::ranges::equal(a.raw(*a.find(in_a)), b.raw(*b.find(in_b)))) << in_a;
+}
+
+TEST_F(Trained, TheLanguageModelTrainsWithinOneThatSeesPictures) {
+  const fs::path both = folder_ / "both";
+  write_with_pictures(model(), both);
+  write_file_atomically(both / "preprocessor_config.json", "{}");
+  const auto finetune = [&](const char* command, const fs::path& checkpoint, const char* to) {
+    const Result result =
+        run({command, checkpoint, "--data", "JSON", "--data.json_path", folder_ / "rows.jsonl",
+             "--data.prompt_style", "plain", "--train.max_steps", "2", "--precision", "32-true",
+             "--out_dir", folder_ / to});
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    return result.output;
+  };
+  EXPECT_NE(
+      finetune("finetune_full", both, "whole").find("of a llava the language model is trained"),
+      std::string::npos);
+  finetune("finetune_full", model(), "alone");
+  const fs::path whole = folder_ / "whole/final", alone = folder_ / "alone/final";
+  const auto ours = files::open_model_directory(whole), plain = files::open_model_directory(alone);
+  for (const files::TensorInfo& tensor : plain->tensors())
+    expect_same_bytes(*ours, "language_model." + tensor.name, *plain, tensor.name);
+  expect_same_bytes(*ours, "vision_tower.patches.weight", *files::open_model_directory(both),
+                    "vision_tower.patches.weight");
+  EXPECT_EQ(ours->tensors().size(), plain->tensors().size() + 1);
+  using nlohmann::json;
+  const json config = json::parse(read_file(whole / "config.json"));
+  EXPECT_EQ(config["model_type"], "llava");
+  EXPECT_EQ(config["vision_config"], json::parse(read_file(both / "config.json"))["vision_config"]);
+  EXPECT_TRUE(fs::exists(whole / "preprocessor_config.json"));
+  // What was written is read again.
+  const auto answer = [&](const fs::path& checkpoint) {
+    const Result result = run(
+        {"generate", checkpoint, "--prompt", "a", "--max_new_tokens", "4", "--temperature", "0"});
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    return result.output.substr(0, result.output.find('\n'));  // without its time
+  };
+  EXPECT_EQ(answer(whole), answer(alone));
+
+  // An adapter has the names of transformers' whole model, and merging gives that model again.
+  finetune("finetune_lora", both, "adapter");
+  const json adapter = json::parse(read_file(folder_ / "adapter/final/adapter_config.json"));
+  EXPECT_EQ(adapter["target_modules"][0].get<std::string>().find("model.language_model.layers."),
+            0U)
+      << adapter;
+  EXPECT_EQ(run({"merge", folder_ / "adapter/final"}).exit_code, 0);
+  const auto merged = files::open_model_directory(folder_ / "adapter/final-merged");
+  EXPECT_EQ(merged->tensors().size(), ours->tensors().size());
+  finetune("finetune_lora", folder_ / "adapter/final", "further");
+  expect_part(run({"convert", whole, folder_ / "a.gguf"}), 0, "left out: 1 tensor");
+
+  finetune("finetune_full", whole, "again");
+  expect_same_bytes(*files::open_model_directory(folder_ / "again/final"),
+                    "vision_tower.patches.weight", *ours, "vision_tower.patches.weight");
 }
 
 TEST_F(Trained, ALossThatIsNoNumberIsNoResult) {

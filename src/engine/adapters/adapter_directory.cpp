@@ -97,6 +97,11 @@ void check_fits(const checkpoint::Adapter& adapter, models::Model& base,
     const auto known = layers.find(name);
     if (known == layers.end()) {
       const std::string near = nearest_name(name, names);
+      if (base.whole() != nullptr && !adapter.config.within.empty())
+        throw UserError(
+            "{}: it adapts {} too, and of a {} snug reads the language model alone; train an "
+            "adapter of its language model, or merge this one with peft (merge_and_unload)",
+            directory.string(), name, base.whole()->model_type());
       throw UserError(
           "{}: it adapts {}, which the base does not have{}; the adapter is for another model",
           directory.string(), name, near.empty() ? "" : fmt::format(" (the nearest is {})", near));

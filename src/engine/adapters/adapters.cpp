@@ -81,6 +81,10 @@ std::string pattern_of(const std::vector<nn::Linear*>& linears) {
   return pattern;
 }
 
+std::string within(const models::Model& model) {
+  return model.whole() == nullptr ? "" : models::kLanguageLayers;
+}
+
 // The layers that get adapters, as PEFT's target_modules where that can express them.
 checkpoint::ModuleChoice targets(const std::vector<nn::Linear*>& linears,
                                  const recipe::LoraOptions& options) {
@@ -130,7 +134,8 @@ void check_targets(const std::vector<nn::Linear*>& linears, const checkpoint::Ad
   }
   std::vector<std::string> unknown;
   for (const std::string& name : config.target_modules.names)
-    if (!any_adapted(linears, {.target_modules = {.names = {name}}})) unknown.push_back(name);
+    if (!any_adapted(linears, {.target_modules = {.names = {name}}, .within = config.within}))
+      unknown.push_back(name);
   if (unknown.empty() && any_adapted(linears, config)) return;
   std::vector<std::string> names = last_names(linears);
   const std::string layers = fmt::format("{}", fmt::join(names, ", "));
@@ -315,6 +320,7 @@ checkpoint::AdapterConfig adapter_config(models::Model& model, const recipe::Lor
               .use_dora = options.use_dora};
   else
     config = started_config(options);
+  config.within = within(model);
   if (!model.labels().empty()) config.task_type = checkpoint::kScoresDocuments;
   check_targets(linears, config, options.target_modules);
   check_rank(linears, config);

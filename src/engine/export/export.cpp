@@ -4,11 +4,14 @@
 #include <ATen/ops/aminmax.h>
 
 #include <cmath>
+#include <optional>
 #include <utility>
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/log.h"
 #include "engine/export/file_tensors.h"
+#include "engine/export/in_whole.h"
 #include "engine/export/processor_files.h"
 #include "engine/export/vocabulary.h"
 #include "files/checkpoint/tensor_bytes.h"
@@ -130,6 +133,47 @@ json generation_config(const json& config, const fs::path& source,
   return out;
 }
 
+// What a Hugging Face directory consists of.
+struct Content {
+  FileTensors tensors;
+  std::optional<OtherParts> others;  // of a language model within a model of several parts
+  std::vector<files::TensorInfo> infos;
+  json config;
+};
+
+// The other parts' files may be gone when training ends: then the language model is written alone.
+std::optional<OtherParts> others_of(const models::Model& model, at::ScalarType type) {
+  if (model.whole() == nullptr || model.whole()->folder.empty()) return std::nullopt;
+  try {
+    return OtherParts(*model.whole(), type);
+  } catch (const UserError& error) {
+    warn(
+        "the language model is written without the other parts of the model, which cannot be read: "
+        "{}",
+        error.what());
+    return std::nullopt;
+  }
+}
+
+Content content_of(models::Model& model, const tokenizer::Tokenizer* tokenizer,
+                   at::ScalarType type) {
+  Content content{.tensors = arrange(model, models::Layout::HuggingFace, type),
+                  .others = others_of(model, type),
+                  .infos = {},
+                  .config = config_of(model, tokenizer)};
+  if (content.others) {
+    content.tensors = in_whole(content.tensors, *model.whole());
+    content.config = models::whole_config(*model.whole(), content.config, torch_name(type));
+  } else {
+    content.config["torch_dtype"] = torch_name(type);
+  }
+  content.infos = content.tensors.infos;
+  if (content.others)
+    content.infos.insert(content.infos.end(), content.others->infos().begin(),
+                         content.others->infos().end());
+  return content;
+}
+
 }  // namespace
 
 at::Tensor resident_value(const nn::Parameter& parameter) {
@@ -142,15 +186,17 @@ void export_hugging_face(const fs::path& directory, models::Model& model,
   replace_directory(
       directory,
       [&](const fs::path& folder) {
-        const FileTensors tensors = arrange(model, models::Layout::HuggingFace, options.dtype);
-        files::write_sharded(folder, tensors.infos, options.max_shard_bytes,
-                             byte_source(tensors, read));
-        json config = config_of(model, tokenizer);
-        config["torch_dtype"] = torch_name(options.dtype);
-        write_json(folder / "config.json", config);
+        Content content = content_of(model, tokenizer, options.dtype);
+        const auto own = byte_source(content.tensors, read);
+        files::write_sharded(folder, content.infos, options.max_shard_bytes,
+                             [&](const files::TensorInfo& tensor) {
+                               const bool is_own = content.tensors.parts.contains(tensor.name);
+                               return is_own ? own(tensor) : content.others->bytes(tensor);
+                             });
+        write_json(folder / "config.json", content.config);
         if (model.labels().empty())  // others generate nothing
           write_json(folder / "generation_config.json",
-                     generation_config(config, options.processor, tokenizer));
+                     generation_config(content.config, options.processor, tokenizer));
         if (tokenizer != nullptr) tokenizer->write_directory(folder);
         write_processor_files(folder, model, options.processor);
       },
@@ -159,11 +205,11 @@ void export_hugging_face(const fs::path& directory, models::Model& model,
 
 int64_t hugging_face_bytes(models::Model& model, const tokenizer::Tokenizer* tokenizer,
                            const ExportOptions& options) {
-  const FileTensors tensors = arrange(model, models::Layout::HuggingFace, options.dtype);
-  const json config = config_of(model, tokenizer);
+  const Content content = content_of(model, tokenizer, options.dtype);
   const int64_t bytes =
-      files::sharded_bytes(tensors.infos, options.max_shard_bytes) + std::ssize(config.dump(2)) +
-      std::ssize(generation_config(config, options.processor, tokenizer).dump(2)) +
+      files::sharded_bytes(content.infos, options.max_shard_bytes) +
+      std::ssize(content.config.dump(2)) +
+      std::ssize(generation_config(content.config, options.processor, tokenizer).dump(2)) +
       (tokenizer == nullptr ? 0 : tokenizer->directory_bytes());
   return bytes + files::checksums_bytes(bytes, kSmallFiles + 1);
 }

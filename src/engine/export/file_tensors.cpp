@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/export/file_tensors.h"
 
-#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
@@ -80,9 +79,16 @@ at::Tensor value_of(const std::vector<FilePart>& parts, const ParameterReader& r
       stack.select(0, parts[i].place.index).copy_(value_of(parts[i], read));
     return stack;
   }
-  std::vector<at::Tensor> values{first};
-  for (size_t i = 1; i < parts.size(); ++i) values.push_back(value_of(parts[i], read));
-  return at::cat(values);
+  // Into place one by one: those of all experts may be gigabytes.
+  std::vector<int64_t> shape = first.sizes().vec();
+  shape[0] = 0;
+  for (const FilePart& part : parts) shape[0] += part.num_rows;
+  at::Tensor whole = at::empty(shape, first.options());
+  int64_t row = first.size(0);
+  whole.narrow(0, 0, row).copy_(std::exchange(first, {}));
+  for (size_t i = 1; i < parts.size(); row += parts[i++].num_rows)
+    whole.narrow(0, row, parts[i].num_rows).copy_(value_of(parts[i], read));
+  return whole;
 }
 
 files::TensorBytes byte_source(const FileTensors& tensors, const ParameterReader& read) {

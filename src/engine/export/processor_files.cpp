@@ -41,10 +41,19 @@ json preprocessor_of(const data::Reading& reads) {
   return written;
 }
 
+// Of pictures, of videos and of both.
+void copy_processors(const fs::path& folder, const fs::path& from) {
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(from, ignored))
+    if (const std::string name = entry.path().filename(); name.ends_with("processor_config.json"))
+      copy_if_there(name.c_str(), from, folder);
+}
+
 }  // namespace
 
 void write_processor_files(const fs::path& folder, const models::Model& model,
                            const fs::path& from) {
+  if (model.whole() != nullptr) return copy_processors(folder, from);
   const data::Reading reads = model.reads();
   if (reads.image_size == 0) return;
   const bool has_own = copy_if_there(kPreprocessor, from, folder);

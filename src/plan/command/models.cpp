@@ -15,7 +15,7 @@
 #include "base/program.h"
 #include "base/text.h"
 #include "core/memory/allocators.h"
-#include "models/language_part.h"
+#include "models/family.h"
 #include "plan/command/planned.h"
 #include "plan/devices/device_profile.h"
 #include "recipe/parse.h"
@@ -36,7 +36,7 @@ constexpr const char* kTokens = "2048";
 json config_of(const HubModel& model) { return json::parse(model.config); }
 
 // Whether snug trains only the language model of it.
-bool is_text_alone(const HubModel& model) { return models::has_language_part(config_of(model)); }
+bool is_text_alone(const HubModel& model) { return models::named_model(model)->whole() != nullptr; }
 
 // "8.2B", "135M".
 std::string short_count(double parameters) {
@@ -53,7 +53,6 @@ int64_t need(const HubModel& model, const std::vector<std::string>& options) {
   std::vector<std::string> words = {"plan",  "--model.config", model.id(), "--max_seq_length",
                                     kTokens, "--device",       kDevice};
   words.insert(words.end(), options.begin(), options.end());
-  if (is_text_alone(model)) words.insert(words.end(), {"--text_only", "true"});
   recipe::ParsedCommand parsed = recipe::parse_command_line(words);
   // As from the checkpoint: the shape alone decides.
   parsed.recipe.model.config.clear();
@@ -105,7 +104,7 @@ std::string details_text(const std::vector<const HubModel*>& models) {
     text += fmt::format("\n{}: {} parameters, {}{}\n  {}\n", fmt::join(model->ids, ", "),
                         model->parameters > 0 ? with_commas(model->parameters) : model->published,
                         config_of(*model).value("model_type", ""),
-                        is_text_alone(*model) ? ", trained as a language model (--text_only)" : "",
+                        is_text_alone(*model) ? ", whose language model is trained" : "",
                         model->source);
   return text;
 }

@@ -127,12 +127,12 @@ std::string fetch_small_files(const std::string& id, const fs::path& folder,
 
 // A plan needs no weights: a config.json is enough, as a file, in a folder, or in the table of
 // models.
-void open_checkpoint(Planned& p, models::Part part) {
+void open_checkpoint(Planned& p) {
   fs::path checkpoint = p.recipe.checkpoint_dir;
   p.checkpoint.path = checkpoint;
   if (checkpoint.extension() == ".json" && fs::is_regular_file(checkpoint)) {
     p.checkpoint.path = checkpoint.parent_path();
-    p.checkpoint.model = models::model_from_config(checkpoint, part);
+    p.checkpoint.model = models::model_from_config(checkpoint);
     return;
   }
   if (hub::is_absent(checkpoint)) {
@@ -150,7 +150,7 @@ void open_checkpoint(Planned& p, models::Part part) {
       if (fs::exists(checkpoint / "config.json")) {
         p.fetched = why.empty();
         if (!why.empty()) warn("not all of {} could be fetched: {}", id, why);
-        return open_checkpoint(p, part);
+        return open_checkpoint(p);
       }
       if (alike.empty()) fail_for_absent(checkpoint, why);
       p.hub_id = alike;
@@ -158,15 +158,13 @@ void open_checkpoint(Planned& p, models::Part part) {
            why);
     }
     p.asked_id = id.empty() ? p.hub_id : id;
-    p.checkpoint.model = part == models::Part::Language
-                             ? models::model_from_config(p.hub_id, part)
-                             : models::named_model(*recipe::find_hub_model(p.hub_id));
+    p.checkpoint.model = models::named_model(*recipe::find_hub_model(p.hub_id));
     return;
   }
   if (models::is_shape_alone(checkpoint))
-    p.checkpoint.model = models::model_from_config(checkpoint / "config.json", part);
+    p.checkpoint.model = models::model_from_config(checkpoint / "config.json");
   else
-    p.checkpoint = models::open_checkpoint(checkpoint, part);
+    p.checkpoint = models::open_checkpoint(checkpoint);
 }
 
 // Tokens of a sample if neither data nor recipe give a length and the model allows very long ones.
@@ -207,13 +205,13 @@ void check_tokenizer_folder(const Planned& p, bool is_named) {
       folder, p.recipe.model.config, folder);
 }
 
-void open_model(Planned& p, models::Part part) {
+void open_model(Planned& p) {
   const bool from_scratch = !p.recipe.model.config.empty();
   if (from_scratch)
     p.checkpoint.path = p.recipe.checkpoint_dir;  // may hold a tokenizer
   else
-    open_checkpoint(p, part);
-  if (from_scratch) p.checkpoint.model = models::model_from_config(p.recipe.model.config, part);
+    open_checkpoint(p);
+  if (from_scratch) p.checkpoint.model = models::model_from_config(p.recipe.model.config);
   if (!from_scratch) engine::resolve_quantize(p.recipe, p.recipe.checkpoint_dir);
   const bool reads_tokens =
       !p.recipe.data.add_tokens.empty() && engine::has_tokenizer(p.checkpoint);
@@ -354,7 +352,7 @@ void plan_recipe(Planned& p, const recipe::PlanOptions& options) {
         "rtx-4090");
   share_cores(p);
   check_tokenizer_folder(p, options.names_folder);
-  open_model(p, options.text_only ? models::Part::Language : models::Part::Whole);
+  open_model(p);
   open_samples(p);
   plan_ranks(p);
   p.asked = asked_model(p.recipe);

@@ -13,7 +13,7 @@
 #include "engine/adapters/trained_parts.h"
 #include "engine/run_length.h"
 #include "engine/strategy.h"
-#include "models/language_part.h"
+#include "models/whole_model.h"
 #include "plan/command/planned.h"
 #include "plan/out_of_memory.h"
 #include "plan/suggest.h"
@@ -312,18 +312,14 @@ std::vector<std::string> plan_lines(const Planned& p) {
   lines.add("Model    {}: {}, {}{}, {}", model_name(p), parameters(p), p.recipe.precision,
             frozen.empty() ? "" : ", frozen weights in " + frozen, p.recipe.optimizer.name);
   if (!p.hub_id.empty()) {
-    const recipe::HubModel& named = *recipe::find_hub_model(p.hub_id);
     const bool is_copy = recipe::hub_id_of(p.asked_id).empty();
-    const bool is_text = models::has_language_part(nlohmann::json::parse(named.config));
-    lines.add("         its shape is {}; to train it: snug download {}{}",
+    lines.add("         its shape is {}; to train it: snug download {}",
               is_copy ? fmt::format("taken from {}, a model of its name", p.hub_id)
                       : "from snug's table of models",
-              p.asked_id,
-              is_text ? fmt::format(", and snug convert checkpoints/{} NEW --text_only, since "
-                                    "its language model trains alone",
-                                    p.asked_id)
-                      : "");
+              p.asked_id);
   }
+  if (const models::WholeModel* whole = p.checkpoint.model->whole())
+    lines.add("         {}", models::words_on(*whole));
   if (p.fetched)
     lines.add("         its config and tokenizer were fetched to {}, without the weights",
               p.recipe.checkpoint_dir);

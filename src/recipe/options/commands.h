@@ -63,7 +63,6 @@ struct PlanOptions {
   int64_t machine_devices = 0;  // of a machine that a sweep's runs stand on side by side; 0: none
   std::string sweep;            // options that run through values; empty: none
   bool operations = false;      // also count the kernels of a step
-  bool text_only = false;       // the language model of one with other parts too
   std::string price_per_hour;   // "2.49 USD", of one device; empty: not known
   bool json = false;
   std::string html;  // HTML file to write

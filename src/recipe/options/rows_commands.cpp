@@ -105,11 +105,6 @@ std::vector<Row> plan_rows(PlanOptions& o) {
        .help = "search the largest model of this kind that fits: more heads, width and layers in "
                "the model's proportions; here, and on 1, 2, 4 and 8 devices"},
       {.theme = kPlan,
-       .key = "text_only",
-       .slot = &o.text_only,
-       .help = "of a model that also sees pictures, plan the language model alone, which snug "
-               "convert --text_only writes"},
-      {.theme = kPlan,
        .key = "sweep",
        .slot = &o.sweep,
        .help = "one or two options that run through values, as a table: what fits, and how fast; "

@@ -83,8 +83,7 @@ std::vector<Row> convert_rows(ConvertOptions& o) {
        .slot = &o.text_only,
        .help = "write only the language model of a model that also sees pictures (Gemma 3 and 4, "
                "Mistral 3, Qwen2-VL to Qwen3-VL, Qwen3.5 and 3.6, LLaVA 1.5 and OneVision, "
-               "InternVL), to "
-               "fine-tune it on text"},
+               "InternVL); without it, the other parts are copied"},
       base_row(o.pretrained_checkpoint_dir),
       {.theme = kFiles,
        .key = "imatrix",

@@ -344,7 +344,7 @@ TEST_F(FromConfig, KeysThatADecoderHasNoPlaceForAreRefused) {
 TEST_F(FromConfig, PublishedSizesOfLanguageParts) {
   const auto count = [&](const json& config) {
     write_file_atomically(folder_ / "config.json", config.dump());
-    return model_from_config(folder_ / "config.json", Part::Language)->num_parameters();
+    return model_from_config(folder_ / "config.json")->num_parameters();
   };
   const json gemma3_4b = {{"model_type", "gemma3"},
                           {"vision_config", {{"hidden_size", 1152}}},

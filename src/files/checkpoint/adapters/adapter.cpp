@@ -83,31 +83,56 @@ Value by_pattern(const std::vector<std::pair<std::string, Value>>& patterns,
   return otherwise;
 }
 
+constexpr std::string_view kModel = "model.";
+
+// A choice may be given in our names or in PEFT's.
+bool chooses(const AdapterConfig& config, const ModuleChoice& choice, const std::string& module,
+             const char* key) {
+  if (is_in(choice, module, key)) return true;
+  const std::string name = peft_name(config, module);
+  return name != module && is_in(choice, name, key);
+}
+
 }  // namespace
 
+std::string peft_name(const AdapterConfig& config, const std::string& own) {
+  if (config.within.empty() || !own.starts_with(kModel)) return own;
+  return config.within + own.substr(kModel.size());
+}
+
+std::string own_name(const AdapterConfig& config, const std::string& name) {
+  if (config.within.empty() || !name.starts_with(config.within)) return name;
+  return std::string(kModel) + name.substr(config.within.size());
+}
+
 bool adapts(const AdapterConfig& config, const std::string& module) {
-  if (is_in(config.exclude_modules, module, "exclude_modules")) return false;
+  if (chooses(config, config.exclude_modules, module, "exclude_modules")) return false;
   // What trains in full has no adapters in it.
   if (std::ranges::any_of(config.modules_to_save, [&](const std::string& saved) {
-        return ("." + module).find("." + saved + ".") != std::string::npos;
+        return ("." + module).find("." + own_name(config, saved) + ".") != std::string::npos;
       }))
     return false;
-  if (is_of_parameters(config.target_parameters, module)) return true;
+  const std::string name = peft_name(config, module);
+  if (is_of_parameters(config.target_parameters, module) ||
+      is_of_parameters(config.target_parameters, name))
+    return true;
   if (config.target_modules.empty()) return true;
-  if (!is_in(config.target_modules, module, "target_modules")) return false;
+  if (!chooses(config, config.target_modules, module, "target_modules")) return false;
   const auto& layers = config.layers_to_transform;
-  const bool named_whole = std::ranges::count(config.target_modules.names, module) > 0;
+  const std::vector<std::string>& names = config.target_modules.names;
+  const bool named_whole = std::ranges::count(names, module) + std::ranges::count(names, name) > 0;
   if (layers.empty() || !config.target_modules.pattern.empty() || named_whole) return true;
   const std::optional<int64_t> layer = layer_of(module, config.layers_pattern);
   return layer && std::ranges::count(layers, *layer) > 0;
 }
 
 int64_t rank_of(const AdapterConfig& config, const std::string& module) {
-  return by_pattern(config.rank_pattern, module, config.r, "rank_pattern");
+  return by_pattern(config.rank_pattern, peft_name(config, module), config.r, "rank_pattern");
 }
 
 double scaling_of(const AdapterConfig& config, const std::string& module) {
-  const double alpha = by_pattern(config.alpha_pattern, module, config.lora_alpha, "alpha_pattern");
+  const double alpha = by_pattern(config.alpha_pattern, peft_name(config, module),
+                                  config.lora_alpha, "alpha_pattern");
   const auto rank = static_cast<double>(rank_of(config, module));
   return alpha / (config.use_rslora ? std::sqrt(rank) : rank);
 }

@@ -50,6 +50,9 @@ struct AdapterConfig {
   std::string init_lora_weights = "true";    // "true", "false" or a method's name
   std::string base_model_name_or_path;       // a folder, a GGUF file or a name on the hub
   std::string task_type = "CAUSAL_LM";       // or kScoresDocuments
+  // Of a language model within a model of several parts: PEFT's names begin with this where ours
+  // begin with "model.". Choices of modules may be given in either form. Empty: they are the same.
+  std::string within;
 
   bool operator==(const AdapterConfig&) const = default;
 };
@@ -84,6 +87,10 @@ struct Adapter {
   // "lm_head.weight"; when read from a file, in Hugging Face's shapes.
   std::map<std::string, at::Tensor> base_weights;
 };
+
+// PEFT's name of a module or parameter, and ours.
+std::string peft_name(const AdapterConfig& config, const std::string& own);
+std::string own_name(const AdapterConfig& config, const std::string& name);
 
 // Whether the configuration adapts this module. Throws UserError for an invalid regular expression.
 bool adapts(const AdapterConfig& config, const std::string& module);

@@ -87,6 +87,15 @@ std::optional<Key> base_weight(std::string_view name) {
   return {};
 }
 
+// The names of an adapter's language model if it is within a model of several parts: those that
+// transformers has since 4.52, and what older releases had.
+std::string language_prefix(const files::TensorSource& source) {
+  for (const char* prefix : {"model.language_model.", "language_model.model."})
+    for (const files::TensorInfo& info : source.tensors())
+      if (info.name.starts_with(std::string(kPrefix) + prefix)) return prefix;
+  return "";
+}
+
 Key parse_key(const std::string& full, const AdapterConfig& config, const std::string& where) {
   std::string_view name = full;
   if (name.starts_with(kPrefix)) {
@@ -101,11 +110,13 @@ Key parse_key(const std::string& full, const AdapterConfig& config, const std::s
       const size_t at = name.rfind(suffix.word);
       if (at == std::string_view::npos || at == 0) continue;
       const auto adapter = adapter_name(name.substr(at + suffix.word.size()));
-      if (adapter) return {suffix.kind, std::string(name.substr(0, at)), *adapter};
+      if (adapter)
+        return {suffix.kind, own_name(config, std::string(name.substr(0, at))), *adapter};
     }
-    if (const auto key = base_weight(name)) return *key;
+    if (const auto key = base_weight(own_name(config, std::string(name)))) return *key;
     // Whether the base has such a weight is checked by the caller.
-    if (!config.modules_to_save.empty()) return {Kind::BaseWeight, std::string(name), ""};
+    if (!config.modules_to_save.empty())
+      return {Kind::BaseWeight, own_name(config, std::string(name)), ""};
   }
   throw UserError(
       "{}: tensor {} is unknown; names must look like "
@@ -131,6 +142,7 @@ void place(at::Tensor& slot, const files::TensorInfo& info, const files::TensorS
 
 using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
+// `module`: PEFT's name.
 NamedTensors tensors_of_module(const std::string& module, const ModuleAdapter& parts) {
   const std::string name = std::string(kPrefix) + module;
   NamedTensors all{{name + ".lora_A.weight", parts.a}, {name + ".lora_B.weight", parts.b}};
@@ -142,7 +154,8 @@ NamedTensors tensors_of_module(const std::string& module, const ModuleAdapter& p
 std::string name_of_base_weight(const Adapter& adapter, const std::string& parameter) {
   const std::string module = parameter.substr(0, parameter.rfind('.'));
   const bool adapted = adapter.modules.contains(module);
-  return std::string(kPrefix) + (adapted ? module + ".base_layer.weight" : parameter);
+  return std::string(kPrefix) +
+         peft_name(adapter.config, adapted ? module + ".base_layer.weight" : parameter);
 }
 
 // Those that PEFT has in a stack.
@@ -160,11 +173,11 @@ template <class Body>
 void for_each_module(const Adapter& adapter, const ModuleValues& values, const Body& body) {
   const std::set<std::string> stacked = stacked_modules(adapter);
   for (const auto& [module, _] : adapter.modules)
-    if (!stacked.contains(module)) body(module, values(module));
+    if (!stacked.contains(module)) body(peft_name(adapter.config, module), values(module));
   for (const auto& [module, stack] : modules_of_stacks(adapter.stacks)) {
     std::vector<ModuleAdapter> experts;
     for (const std::string& expert : stack.modules) experts.push_back(values(expert));
-    body(module, join_experts(experts, stack.paired));
+    body(peft_name(adapter.config, module), join_experts(experts, stack.paired));
   }
 }
 
@@ -195,9 +208,11 @@ bool adapts_experts(const Adapter& adapter) {
 }
 
 // Replaces a regular expression by the names of the modules it chose: PEFT refuses one that also
-// matches modules other than linear layers, as ".*mlp.*" does. Stacked experts are none: PEFT wants
-// their parameters' names. Where it makes one parameter of experts it takes no dropout, which only
-// training has, and doubles rank and alpha of gate and up: alpha / sqrt(r) would become another.
+// matches modules other than linear layers, as ".*mlp.*" does. So it does with ends of names within
+// a model of several parts, where they would match other parts' layers. Stacked experts are none:
+// PEFT wants their parameters' names. Where it makes one parameter of experts it takes no dropout,
+// which only training has, and doubles rank and alpha of gate and up: alpha / sqrt(r) would become
+// another.
 AdapterConfig config_for_peft(const Adapter& adapter) {
   AdapterConfig config = adapter.config;
   if (adapts_experts(adapter)) {
@@ -205,14 +220,15 @@ AdapterConfig config_for_peft(const Adapter& adapter) {
     if (config.use_rslora) config.lora_alpha *= std::sqrt(static_cast<double>(config.r));
     config.use_rslora = false;
   }
-  if (config.target_modules.pattern.empty() && adapter.stacks.empty()) return config;
+  const bool needs_names = !config.target_modules.pattern.empty() || !adapter.config.within.empty();
+  if (!needs_names && adapter.stacks.empty()) return config;
   config.target_modules = {};
   const std::set<std::string> stacked = stacked_modules(adapter);
   for (const auto& [module, _] : adapter.modules)
-    if (!stacked.contains(module)) config.target_modules.names.push_back(module);
+    if (!stacked.contains(module)) config.target_modules.names.push_back(peft_name(config, module));
   config.target_parameters = {};
   for (const ExpertStack& stack : adapter.stacks)
-    config.target_parameters.push_back(stack.parameter);
+    config.target_parameters.push_back(peft_name(config, stack.parameter));
   return config;
 }
 
@@ -222,7 +238,8 @@ void split_stacks(Adapter& adapter, const std::vector<ExpertStack>& known,
   if (adapter.config.target_parameters.empty()) return;
   for (const ExpertStack& stack : known) {
     const AdapterConfig only{.target_modules = {.names = {""}},
-                             .target_parameters = adapter.config.target_parameters};
+                             .target_parameters = adapter.config.target_parameters,
+                             .within = adapter.config.within};
     if (adapts(only, stack.modules.front())) adapter.stacks.push_back(stack);
   }
   if (adapter.stacks.empty())
@@ -231,7 +248,7 @@ void split_stacks(Adapter& adapter, const std::vector<ExpertStack>& known,
         "with peft (merge_and_unload) and use the merged model",
         where, fmt::join(adapter.config.target_parameters, ", "));
   for (const auto& [module, stack] : modules_of_stacks(adapter.stacks)) {
-    const auto found = adapter.modules.extract(module);
+    auto found = adapter.modules.extract(module);
     if (found.empty() || !found.mapped().a.defined() || !found.mapped().b.defined())
       throw UserError("{}: {}, which adapts {}, is missing; save or fetch the adapter again", where,
                       module, stack.parameter);
@@ -248,8 +265,9 @@ bool is_peft_directory(const fs::path& directory) {
 }
 
 std::vector<int64_t> base_weight_shape(const fs::path& directory, const std::string& name) {
-  const AdapterConfig config = read_peft_config(directory / kConfigName);
+  AdapterConfig config = read_peft_config(directory / kConfigName);
   const auto source = open_weights(directory);
+  config.within = language_prefix(*source);
   for (const files::TensorInfo& info : source->tensors()) {
     if (is_of_wrapper(info.name, *source)) continue;
     const Key key = parse_key(info.name, config, source->label());
@@ -262,6 +280,7 @@ Adapter read_peft_adapter(const fs::path& directory, const std::vector<ExpertSta
   Adapter adapter;
   adapter.config = read_peft_config(directory / kConfigName);
   const auto source = open_weights(directory);
+  adapter.config.within = language_prefix(*source);
   std::string name;  // of the adapter, if the file has one
   for (const files::TensorInfo& info : source->tensors()) {
     if (is_of_wrapper(info.name, *source)) continue;
