@@ -4,7 +4,8 @@ ROOT/recipes/lab, as PROGRAM lists them. A table's place on a page is between
 
     <!-- rows: SUITE, one GPU -->  (or: several GPUs)  and  <!-- end of rows -->
 
-Without --write what differs is printed, and the exit status is 1. Rows for four GPUs of one machine have three tables,
+Rows that are recipes in the words of a training script have their settings in a table too. Without --write what differs is
+printed, and the exit status is 1. Rows for four GPUs of one machine have three tables,
 since the four may be spread over machines.
 """
 import argparse
@@ -98,6 +99,7 @@ def block(suite, rows, searches, root):
     models = sorted({suite["models"][row["model"]]["checkpoint"] for row in rows} - {""})
     if models:
         parts.append(shell(*[f"snug download {model.removeprefix('checkpoints/')}" for model in models]))
+    parts += settings(rows, root)
     for machines, gpus in sorted({layout(row, root) for row in rows}):
         of_layout = [row for row in rows if layout(row, root) == (machines, gpus)]
         spread = [(machines, gpus)]
@@ -110,6 +112,28 @@ def block(suite, rows, searches, root):
         head = ["| search | looks for | largest that fits | its memory |", "|---|---|---|---|"]
         parts.append("\n".join(head + [f"| `{group['id']}` | {group['title']} | | |" for group in searches]))
     return "\n" + "\n\n".join(parts) + "\n\n"
+
+
+def settings(rows, root):
+    """The rows' settings in a table of the columns that the course's scripts are compared by; [] of other rows."""
+    found = [(row, script_keys(row, root)) for row in rows]
+    if not found or not all("model_name" in keys for _, keys in found):
+        return []
+    head = ["| row | model | bs/acc | precision | optim | act_ckpt | strategy | lr | max_steps | notes |", "|" + "---|" * 10]
+    lines = []
+    for row, keys in found:
+        batch = f"{keys['batch_size']}/{keys['accumulate_grad_batches']}"
+        lora = " in 4 bits" if keys.get("use_qlora") == "true" else ""
+        cells = [f"`{row['id']}`", keys["model_name"].rsplit("/", 1)[1] + lora, batch, keys["precision"], keys["optim"],
+                 keys["act_ckpt"], keys["strategy"], keys["lr"], keys["max_steps"], row["title"]]
+        lines.append("| " + " | ".join(cells) + " |")
+    return ["\n".join(head + lines)]
+
+
+def script_keys(row, root):
+    options = dict(row["options"])
+    recipe = (root / options["config"]).read_text(encoding="utf-8") if "config" in options else ""
+    return dict(re.findall(r"^(\w+): *([^\s#]+)", recipe, re.M)) | options
 
 
 def names(suite, rows):

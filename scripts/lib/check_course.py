@@ -3,7 +3,7 @@
 
 Links lead to a file, and its heading where they name one. Cells name recipes that exist. Commands that no test runs
 (```console, `$ ` before each, and on the pages of gpu/ the cells too) are ones that PROGRAM understands: their options,
-a lab's suites and rows; scripts/… among them exist. The contents list every chapter, the tables of gpu/ every row of
+a lab's suites and rows; scripts/… among them exist. coverage.md is read too. The contents list every chapter, the tables of gpu/ every row of
 every suite. Faults are printed, and the exit status is 1.
 """
 import fnmatch
@@ -30,11 +30,12 @@ def main():
         contents = (folder / "README.md").read_text(encoding="utf-8")
         unlisted = [page.name for page in chapters if f"({page.name})" not in contents]
         faults += [f"{folder.name}/README.md: no link to {name}" for name in unlisted]
-        for page in [folder / "README.md"] + chapters:
+        others = [page for page in [folder / "README.md", folder / "coverage.md"] if page.exists()]
+        for page in others + chapters:
             text = page.read_text(encoding="utf-8")
             found = links(page, text, root) + recipes(text, root)
             found += commands(text, root, program, ("console", "sh") if folder == gpu else ("console",))
-            found += form_of_gpu(text) if folder == gpu else form(page, text)
+            found += form_of_gpu(text) if folder == gpu else form(text) if page in chapters else []
             faults += [f"{folder.name}/{page.name}: {fault}" for fault in found]
     for fault in faults:
         print(fault)
@@ -141,11 +142,8 @@ def says(root, program, *words):
     return done.stdout, "" if done.returncode == 0 else (done.stderr or done.stdout).strip()
 
 
-def form(page, text):
-    faults = []
-    for wanted in () if page.name == "README.md" else ("## Exercises", "<details>", "## Papers", "```sh"):
-        if wanted not in text:
-            faults.append(f"has no {wanted}")
+def form(text):
+    faults = [f"has no {wanted}" for wanted in ("## Exercises", "<details>", "## Papers", "```sh") if wanted not in text]
     if re.search(r"^```text[^\n]*\n\s*^```", text, re.M):
         faults.append("an output is empty (scripts/make-notebooks --fill)")
     return faults

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""chi_signatures.py [--package WHEEL]: the Python cells of docs/lab/gpu beside the package python-chi that they use.
+"""chi_signatures.py [--packages FOLDER]: the Python cells of docs/lab/gpu beside the packages that they use: python-chi, and
+the clients of OpenStack that it hands out.
 
 A cell that imports, calls or reads what the package does not have, or calls it with arguments that it does not take,
-is printed, and the exit status is 1. The package is read, not run: without its clouds' credentials it does nothing, and
-its dependencies are many. Where no wheel is named, pip fetches the version that the pages install, alone."""
+is printed, and the exit status is 1. The packages are read, not run: without their clouds' credentials they do nothing,
+and their dependencies are many. Where no folder of wheels is named, pip fetches the versions that the pages name."""
 import argparse
 import ast
 import inspect
@@ -16,16 +17,22 @@ import tempfile
 import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+# {the client as chi.clients annotates it: (its package, {attribute: (file, class)})}
+CLIENTS = {
+    "CinderClient": ("python-cinderclient", {"volumes": ("cinderclient/v3/volumes.py", "VolumeManager")}),
+    "NovaClient": ("python-novaclient", {"servers": ("novaclient/v2/servers.py", "ServerManager")}),
+}
 CELL = re.compile(r"^```python\n(.*?)^```$", re.M | re.S)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--package", type=pathlib.Path, help="a wheel of python-chi")
+    parser.add_argument("--packages", type=pathlib.Path, help="a folder with the wheels")
     arguments = parser.parse_args()
     texts = {page: page.read_text(encoding="utf-8") for page in sorted((ROOT / "docs/lab/gpu").glob("*.md"))}
     with tempfile.TemporaryDirectory() as folder:
-        package = read_package(arguments.package or fetched("".join(texts.values()), folder))
+        wheels = arguments.packages or fetched("".join(texts.values()), pathlib.Path(folder))
+        package = read_package(wheel_of("python-chi", wheels)) | {"clients of OpenStack": read_clients(wheels)}
     faults, calls = [], 0
     for page, text in texts.items():
         checker = Checker(package)
@@ -35,15 +42,28 @@ def main():
         calls += checker.calls
     if calls == 0:
         faults.append("no call of chi on any page")
-    print("\n".join(faults) if faults else f"{calls} calls of chi, all as the package has them")
+    print("\n".join(faults) if faults else f"{calls} calls of chi and its clients, all as the packages have them")
     sys.exit(1 if faults else 0)
 
 
 def fetched(text, folder):
-    version = re.search(r"python-chi==([\w.]+)", text)[1]
-    subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", folder,
-                    f"python-chi=={version}"], check=True)
-    return next(pathlib.Path(folder).glob("*.whl"))
+    wanted = [f"python-chi=={re.search(r'python-chi==([0-9.]+)', text)[1]}"]
+    wanted += [f"{package}=={re.search(f'`{package}` ([0-9.]+[0-9])', text)[1]}" for package, _ in CLIENTS.values()]
+    subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", folder, *wanted], check=True)
+    return folder
+
+
+def wheel_of(package, folder):
+    return next(folder.glob(f"{package.replace('-', '_')}-*.whl"))
+
+
+def read_clients(folder):
+    clients = {}
+    for name, (package, parts) in CLIENTS.items():
+        client = clients[name] = Class(ast.ClassDef(name=name, body=[], bases=[], keywords=[], decorator_list=[]))
+        with zipfile.ZipFile(wheel_of(package, folder)) as files:
+            client.parts = {part: read_module(ast.parse(files.read(file)))[kind] for part, (file, kind) in parts.items()}
+    return clients
 
 
 def read_package(wheel):
@@ -84,7 +104,7 @@ class Function:
 
 class Class:
     def __init__(self, node):
-        self.name, self.methods, self.attributes = node.name, {}, set()
+        self.name, self.methods, self.attributes, self.parts = node.name, {}, set(), {}
         fields = [part.target.id for part in node.body if isinstance(part, ast.AnnAssign)]
         self.attributes.update(fields)
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
@@ -171,6 +191,8 @@ class Checker(ast.NodeVisitor):
                 self.faults.append(f"{ast.unparse(node)}: the module has no such name")
             return owner.get(node.attr)
         if isinstance(owner, tuple) and owner[1] == "one":
+            if node.attr in owner[0].parts:
+                return owner[0].parts[node.attr], "one"
             if node.attr not in owner[0].methods and node.attr not in owner[0].attributes:
                 self.faults.append(f"{ast.unparse(node)}: {owner[0].name} has no such member")
             return owner[0].methods.get(node.attr)
