@@ -3,8 +3,9 @@
 
 Links lead to a file, and its heading where they name one. Cells name recipes that exist. Commands that no test runs
 (```console, `$ ` before each, and on the pages of gpu/ the cells too) are ones that PROGRAM understands: their options,
-a lab's suites and rows; scripts/… among them exist. coverage.md is read too. The contents list every chapter, the tables of gpu/ every row of
-every suite. Faults are printed, and the exit status is 1.
+a lab's suites and rows; scripts/… among them exist. The contents list every chapter, the tables of gpu/ every row of
+every suite. coverage.md and the pages of teaching/ are read too; what slides quote of the program is a line of a chapter,
+which a test runs. Faults are printed, and the exit status is 1.
 """
 import fnmatch
 import functools
@@ -37,9 +38,25 @@ def main():
             found += commands(text, root, program, ("console", "sh") if folder == gpu else ("console",))
             found += form_of_gpu(text) if folder == gpu else form(text) if page in chapters else []
             faults += [f"{folder.name}/{page.name}: {fault}" for fault in found]
+    faults += teaching_faults(lab / "teaching", lab, root, program)
     for fault in faults:
         print(fault)
     sys.exit(1 if faults else 0)
+
+
+def teaching_faults(folder, lab, root, program):
+    run = {line for page in lab.glob("[0-9]*.md") for line in page.read_text(encoding="utf-8").splitlines()}
+    faults = []
+    for page in sorted(folder.rglob("*.md")):
+        text = page.read_text(encoding="utf-8")
+        found = links(page, text, root) + recipes(text, root) + commands(text, root, program, ("console", "sh"))
+        if page.parent.name == "slides":
+            quoted = [line for kind, body in FENCE.findall(text) if kind == "text" for line in body.splitlines()]
+            found += [f"no chapter has the line: {line}" for line in quoted if line not in run]
+            contents = (folder / "README.md").read_text(encoding="utf-8")
+            found += [] if f"(slides/{page.name})" in contents else ["README.md does not link to it"]
+        faults += [f"teaching/{page.name}: {fault}" for fault in found]
+    return faults
 
 
 def links(page, text, root):
