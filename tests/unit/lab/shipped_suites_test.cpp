@@ -13,6 +13,7 @@
 #include "lab/suite/suite.h"
 #include "published_rows.h"
 #include "recipe/parse.h"
+#include "recipe/print.h"
 #include "support/temp_folder.h"
 
 namespace snug::lab {
@@ -114,6 +115,39 @@ TEST(ShippedSuites, HaveEveryPublishedRunWithItsOptions) {
   EXPECT_EQ(row("fsdp-sweep", "fs-cpu-offload").expected, Expected::Unknown);
   EXPECT_EQ(recipe_of(suite("fsdp-sweep"), row("fsdp-sweep", "fs-cpu-offload")).optimizer_offload,
             "cpu");
+}
+
+// The course's scripts by their names: what each trains is the row that was published of it.
+TEST(ShippedSuites, RecipesOfScriptsAreTheirRowsAsPublished) {
+  const std::map<std::string, std::pair<std::string, std::string>> rows{
+      {"a100_llama7b_1device", {"litgpt-multi", "lm01-7b-1gpu"}},
+      {"a100_llama7b_4ddp", {"litgpt-multi", "lm02-7b-ddp4"}},
+      {"a100_llama7b_4fsdp", {"litgpt-multi", "lm03-7b-fsdp4"}},
+      {"a100_llama7b_4fsdp_8batch", {"litgpt-multi", "lm04-7b-fsdp4-batch8"}},
+      {"a100_llama7b_4fsdp_12batch", {"litgpt-multi", "lm05-7b-fsdp4-batch12"}},
+      {"a100_llama13b_deepspeed", {"litgpt-multi", "lm06-13b-ds3-offload"}},
+      {"v100_llama1b_1device", {"litgpt-v100", "v100-tiny-1gpu"}},
+      {"v100_llama1b_4ddp", {"litgpt-v100", "v100-tiny-ddp4"}},
+      {"v100_llama1b_4fsdp", {"litgpt-v100", "v100-tiny-fsdp4"}},
+      {"v100_llama3b_1device", {"litgpt-v100", "v100-3b-1gpu"}},
+      {"v100_llama3b_4fsdp", {"litgpt-v100", "v100-3b-fsdp4"}}};
+  size_t count = 0;
+  for (const auto& entry : fs::directory_iterator(kFolder.parent_path() / "litgpt-scripts")) {
+    SCOPED_TRACE(entry.path());
+    const auto& [name, id] = rows.at(entry.path().stem());
+    Suite published = suite(name);
+    follow_original(published);
+    const auto found = std::ranges::find(published.rows, id, &Row::id);
+    recipe::Recipe wanted = recipe_of(published, *found);
+    const std::vector<std::string> words{"finetune_full", "--config", entry.path()};
+    recipe::Recipe script = recipe::parse_command_line(words).recipe;
+    EXPECT_TRUE(wanted.checkpoint_dir.ends_with(script.checkpoint_dir)) << wanted.checkpoint_dir;
+    wanted.checkpoint_dir = script.checkpoint_dir;
+    wanted.out_dir = script.out_dir;
+    EXPECT_EQ(recipe::print_recipe_yaml(script), recipe::print_recipe_yaml(wanted));
+    ++count;
+  }
+  EXPECT_EQ(count, rows.size());
 }
 
 // What changes numbers is as in the original where that is asked for, and told where it is not.

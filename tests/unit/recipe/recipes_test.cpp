@@ -147,19 +147,41 @@ TEST(Recipes, OfBlip2SayWhatTheScriptDid) {
   EXPECT_EQ(qlora.lora.target_modules, "q,v");
 }
 
-// The script has no schedule: another rate stays, too.
-TEST(Recipes, OfBlip2KeepTheRateThatIsGiven) {
-  const fs::path folder = fs::path(SNUG_SOURCE_DIR) / "recipes/blip2";
+Recipe with_rate(const fs::path& file, const std::string& rate) {
+  const bool lora = file.stem().string().ends_with("lora");
+  return recipe_of_file(file, {"--lr", rate}, lora ? Command::FinetuneLora : Command::FinetuneFull);
+}
+
+// The scripts have no schedule: another rate stays, too, be it higher or lower.
+TEST(Recipes, OfTheCoursesScriptsKeepTheRateThatIsGiven) {
   int count = 0;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    const bool lora = entry.path().stem().string().ends_with("lora");
-    const Recipe recipe = recipe_of_file(entry.path(), {"--lr", "3e-4"},
-                                         lora ? Command::FinetuneLora : Command::FinetuneFull);
-    EXPECT_EQ(recipe.optimizer.lr, 3e-4) << entry.path();
-    EXPECT_EQ(recipe.train.lr_schedule, LrSchedule::Constant) << entry.path();
-    ++count;
-  }
-  EXPECT_EQ(count, 18);
+  for (const char* folder : {"recipes/blip2", "recipes/litgpt-scripts"})
+    for (const auto& entry : fs::directory_iterator(fs::path(SNUG_SOURCE_DIR) / folder)) {
+      for (const char* rate : {"3e-4", "3e-7"}) {
+        const Recipe recipe = with_rate(entry.path(), rate);
+        EXPECT_EQ(recipe.optimizer.lr, std::stod(rate)) << entry.path();
+        EXPECT_EQ(recipe.train.lr_schedule, LrSchedule::Constant) << entry.path();
+        EXPECT_EQ(recipe.train.lr_warmup_steps, 0) << entry.path();
+      }
+      ++count;
+    }
+  EXPECT_EQ(count, 18 + 11);
+}
+
+// LitGPT's recipes warm up and decay as there, from the rate that is given and never up from it.
+TEST(Recipes, OfTheCoursesLitgptDecayFromTheRateThatIsGiven) {
+  for (const char* model : {"tiny-llama", "open-llama-3b", "open-llama-7b", "open-llama-13b"})
+    for (const auto& entry :
+         fs::directory_iterator(fs::path(SNUG_SOURCE_DIR) / "recipes" / model)) {
+      const Recipe own = with_rate(entry.path(), "2e-4");
+      for (const char* rate : {"3e-4", "3e-7"}) {
+        const Recipe recipe = with_rate(entry.path(), rate);
+        EXPECT_EQ(recipe.optimizer.lr, std::stod(rate)) << entry.path();
+        EXPECT_EQ(recipe.train.lr_schedule, LrSchedule::Cosine) << entry.path();
+        EXPECT_EQ(recipe.train.lr_warmup_steps, own.train.lr_warmup_steps) << entry.path();
+        EXPECT_LE(recipe.train.min_lr, recipe.optimizer.lr) << entry.path();
+      }
+    }
 }
 
 TEST(Recipes, TargetModulesMayBeAList) {
