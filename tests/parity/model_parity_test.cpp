@@ -336,5 +336,23 @@ INSTANTIATE_TEST_SUITE_P(LanguageParts, ModelParity,
                                            "language_part/qwen3_5", "language_part/qwen3_5_moe"),
                          name_of);
 
+// Nothing trained is lost with the folder that training began with.
+TEST(LanguagePart, IsWrittenAloneWhereOtherPartsAreGone) {
+  if (!tests::missing_device().empty()) GTEST_SKIP() << tests::missing_device();
+  const test::TempFolder folder;
+  fs::copy(tests::source_dir() / "tests/data/language_part/llava", folder / "whole");
+  models::Checkpoint checkpoint = models::open_checkpoint(folder / "whole");
+  const auto engine =
+      engine::make_engine(*checkpoint.model, recipe(), tests::test_device(), /*max_seqlen=*/128);
+  models::load_weights(checkpoint);
+  fs::remove(folder / "whole/model.safetensors");
+  engine::export_hugging_face(folder / "out", *checkpoint.model, /*tokenizer=*/nullptr,
+                              engine::resident_value, {.dtype = at::kFloat});
+  const models::Checkpoint alone = models::open_checkpoint(folder / "out");
+  EXPECT_EQ(alone.model->whole(), nullptr);
+  EXPECT_EQ(alone.model->hugging_face_config()["model_type"], "llama");
+  EXPECT_EQ(alone.model->num_parameters(), checkpoint.model->num_parameters());
+}
+
 }  // namespace model_parity_test
 }  // namespace snug
