@@ -389,6 +389,11 @@ void score_documents(Checkpoint& checkpoint, const std::vector<std::string>& lab
   if (!known.empty())
     throw UserError("{}: its head scores documents for {} ({}), not for {} ({})", where,
                     known.size(), fmt::join(known, ", "), labels.size(), fmt::join(labels, ", "));
+  if (const WholeModel* whole = checkpoint.model->whole())
+    warn(
+        "{}: a model that scores documents is written without the other parts of a {}; an adapter "
+        "for it belongs to the folder that snug convert --text_only makes",
+        where, whole->model_type());
   nlohmann::json config = checkpoint.model->hugging_face_config();
   write_labels(config, labels);
   if (pad_token >= 0) config["pad_token_id"] = pad_token;

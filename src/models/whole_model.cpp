@@ -35,9 +35,11 @@ std::string WholeModel::others() const {
 std::string WholeModel::name_of_new(const std::string& name) const {
   constexpr std::string_view kModel = "model.";
   for (const auto& [own, place] : places) {
-    if (!own.starts_with(kModel) || place.tensor.size() < own.size()) continue;
-    // "language_model.model.norm.weight": the whole language model is within that part.
-    if (place.tensor.ends_with(own))
+    if (!own.starts_with(kModel) || !place.shape.empty()) continue;
+    // "language_model.model.norm.weight": the whole language model is within that part. Not so
+    // "model.language_model.norm.weight", which ends alike.
+    if (place.tensor == own) return name;
+    if (place.tensor.ends_with("." + own))
       return place.tensor.substr(0, place.tensor.size() - own.size()) + name;
     break;
   }
@@ -77,6 +79,10 @@ std::unique_ptr<files::TensorSource> open_others(const WholeModel& whole) {
                 [&](const files::PlacedTensor& tensor) { return own.contains(tensor.info.name); });
   auto others = std::make_unique<files::TensorSource>(label, std::move(parts.files),
                                                       std::move(parts.tensors));
+  if (std::ssize(others->tensors()) != whole.num_others ||
+      others->total_bytes() != whole.bytes_others)
+    throw UserError("{}: beside the language model it no longer has the {} that were there",
+                    whole.folder.string(), whole.others());
   unpack_quantized(*others, whole.config, whole.folder);
   return others;
 }

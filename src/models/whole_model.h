@@ -50,7 +50,7 @@ nlohmann::json whole_config(const WholeModel& whole, const nlohmann::json& langu
                             const std::string& dtype);
 
 // The other parts' tensors; those that another program quantized as the numbers they stand for.
-// Throws UserError if the files are gone.
+// Throws UserError if the files are gone, or hold other tensors than when the model was opened.
 std::unique_ptr<files::TensorSource> open_others(const WholeModel& whole);
 
 }  // namespace snug::models

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/error.h"
 #include "base/files.h"
 #include "core/memory/ledger.h"
 #include "core/nn/kv_cache.h"
@@ -336,6 +337,17 @@ INSTANTIATE_TEST_SUITE_P(LanguageParts, ModelParity,
                                            "language_part/qwen3_5", "language_part/qwen3_5_moe"),
                          name_of);
 
+// A head that no longer shares the embedding's weight, in each way of naming the parts.
+TEST(LanguagePart, ANewHeadHasTheNameThatTransformersReads) {
+  const auto head = [](const char* norm) {
+    return models::WholeModel{.places = {{"model.norm.weight", {.tensor = norm}}}}.name_of_new(
+        "lm_head.weight");
+  };
+  EXPECT_EQ(head("model.language_model.norm.weight"), "lm_head.weight");
+  EXPECT_EQ(head("language_model.model.norm.weight"), "language_model.lm_head.weight");
+  EXPECT_EQ(head("model.norm.weight"), "lm_head.weight");
+}
+
 // Nothing trained is lost with the folder that training began with.
 TEST(LanguagePart, IsWrittenAloneWhereOtherPartsAreGone) {
   if (!tests::missing_device().empty()) GTEST_SKIP() << tests::missing_device();
@@ -345,6 +357,13 @@ TEST(LanguagePart, IsWrittenAloneWhereOtherPartsAreGone) {
   const auto engine =
       engine::make_engine(*checkpoint.model, recipe(), tests::test_device(), /*max_seqlen=*/128);
   models::load_weights(checkpoint);
+  EXPECT_EQ(models::open_others(*checkpoint.model->whole())->tensors().size(),
+            static_cast<size_t>(checkpoint.model->whole()->num_others));
+  // Another model in its place is no better than none.
+  fs::remove(folder / "whole/model.safetensors");
+  fs::copy_file(tests::source_dir() / "tests/data/language_part/gemma3/model.safetensors",
+                folder / "whole/model.safetensors");
+  EXPECT_THROW(models::open_others(*checkpoint.model->whole()), UserError);
   fs::remove(folder / "whole/model.safetensors");
   engine::export_hugging_face(folder / "out", *checkpoint.model, /*tokenizer=*/nullptr,
                               engine::resident_value, {.dtype = at::kFloat});
